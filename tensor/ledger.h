@@ -1,0 +1,68 @@
+#pragma once
+// The ledger: every allocation and release of tensor bytes as an event, with live and peak bytes for each category.
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spool {
+
+/// What a buffer is for. `saved` means kept by the tape for backward; `scratch` is an op's declared working space.
+enum class Category : uint8_t { parameter, gradient, optimizer, saved, temporary, scratch, communication };
+inline constexpr int category_count = 7;
+std::string_view category_name(Category category);
+
+/// Bytes by category.
+struct CategoryBytes {
+  std::array<int64_t, category_count> bytes{};
+  int64_t& operator[](Category c) { return bytes[size_t(c)]; }
+  int64_t operator[](Category c) const { return bytes[size_t(c)]; }
+  int64_t total() const;
+};
+
+/// One line of the ledger. `mark` moves a live buffer to another category (a temporary that the tape saves, a result that becomes a gradient).
+struct Event {
+  enum class Kind : uint8_t { allocate, release, mark };
+  Kind kind = Kind::allocate;
+  Category category = Category::temporary;
+  uint32_t path = 0;       ///< Module path, see `path_name`.
+  const char* op = "";     ///< Op that allocated, or (for `mark`) that saved the buffer.
+  int64_t bytes = 0;
+  uint64_t id = 0;         ///< Allocation id: 1, 2, 3, … in the order of allocation on this ledger.
+  bool operator==(const Event& other) const;
+};
+
+/// Interned module paths ("layers.3.attention"). Id 0 is the empty path.
+uint32_t intern_path(std::string_view path);
+const std::string& path_name(uint32_t id);
+
+/// Counts always; keeps the events while `recording(true)`. Safe to use from several threads.
+class Ledger {
+ public:
+  uint64_t allocate(int64_t bytes, Category category, uint32_t path, const char* op);
+  void release(uint64_t id, int64_t bytes, Category category);
+  void mark(uint64_t id, int64_t bytes, Category from, Category to, uint32_t path, const char* op);
+
+  int64_t live() const { return live_total_; }
+  int64_t peak() const { return peak_total_; }       ///< Highest live() since construction or reset_peak().
+  const CategoryBytes& live_by_category() const { return live_; }
+  const CategoryBytes& at_peak() const { return at_peak_; }  ///< Live bytes by category at the moment of the peak.
+  void reset_peak();
+  uint64_t allocations() const { return next_id_ - 1; }
+
+  void recording(bool on) { recording_ = on; }
+  const std::vector<Event>& events() const { return events_; }
+  std::vector<Event> take_events();
+
+ private:
+  std::mutex mutex_;
+  CategoryBytes live_, at_peak_;
+  int64_t live_total_ = 0, peak_total_ = 0;
+  uint64_t next_id_ = 1;
+  bool recording_ = false;
+  std::vector<Event> events_;
+};
+
+}  // namespace spool
