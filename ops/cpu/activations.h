@@ -1,0 +1,82 @@
+#pragma once
+// Activations and their derivatives, once, for the pointwise ops and for the epilogue of the matrix product. T is float or double; the
+// float versions vectorise (vec_math.h). With Φ and φ the distribution and density of the standard normal:
+//   gelu_erf   x Φ(x)                                        derivative Φ(x) + x φ(x)
+//   gelu_tanh  x σ(2u), u = √(2/π) (x + 0.044715 x³)         equal to ½ x (1 + tanh u), the usual form
+//   silu       x σ(x)                                        derivative σ(x) (1 + x (1 - σ(x)))
+// At x = -inf the three give NaN (an infinity times zero), as the formulas do.
+#include <cstdint>
+
+#include <spool/ops/cpu/vec_math.h>
+
+namespace spool::cpu {
+
+enum class Activation : uint8_t { none, relu, gelu_erf, gelu_tanh, silu };
+
+template <class T>
+SPOOL_INLINE T relu(T x) {
+  return x < T(0) ? T(0) : x;
+}  ///< NaN stays NaN.
+template <class T>
+SPOOL_INLINE T relu_derivative(T x) {
+  return x > T(0) ? T(1) : T(0);
+}  ///< 0 at 0.
+
+template <class T>
+SPOOL_INLINE T gelu_erf(T x) {
+  return (T(0.5) * x) * (T(1) + verf(x * T(0.70710678118654752440)));
+}
+template <class T>
+SPOOL_INLINE T gelu_erf_derivative(T x) {
+  const T cdf = T(0.5) + T(0.5) * verf(x * T(0.70710678118654752440));
+  return cdf + x * (T(0.39894228040143267794) * vexp(T(-0.5) * x * x));
+}
+
+namespace detail {
+inline constexpr double gelu_scale = 2 * 0.79788456080286535588;  // 2 √(2/π)
+inline constexpr double gelu_cubic = 0.044715;
+template <class T>
+SPOOL_INLINE T gelu_gate(T x) {
+  return vsigmoid(T(gelu_scale) * x * (T(1) + T(gelu_cubic) * x * x));
+}
+}  // namespace detail
+
+template <class T>
+SPOOL_INLINE T gelu_tanh(T x) {
+  return x * detail::gelu_gate(x);
+}
+template <class T>
+SPOOL_INLINE T gelu_tanh_derivative(T x) {
+  const T s = detail::gelu_gate(x);
+  return s + x * (s * (T(1) - s)) * (T(detail::gelu_scale) * (T(1) + T(3 * detail::gelu_cubic) * x * x));
+}
+
+template <class T>
+SPOOL_INLINE T silu(T x) {
+  return x * vsigmoid(x);
+}
+template <class T>
+SPOOL_INLINE T silu_derivative(T x) {
+  const T s = vsigmoid(x);
+  return s * (T(1) + x * (T(1) - s));
+}
+
+/// One activation chosen when the loop is compiled: `activate<Activation::silu>(x)`.
+template <Activation A, class T>
+SPOOL_INLINE T activate(T x) {
+  if constexpr (A == Activation::relu) return relu(x);
+  if constexpr (A == Activation::gelu_erf) return gelu_erf(x);
+  if constexpr (A == Activation::gelu_tanh) return gelu_tanh(x);
+  if constexpr (A == Activation::silu) return silu(x);
+  return x;
+}
+template <Activation A, class T>
+SPOOL_INLINE T activate_derivative(T x) {
+  if constexpr (A == Activation::relu) return relu_derivative(x);
+  if constexpr (A == Activation::gelu_erf) return gelu_erf_derivative(x);
+  if constexpr (A == Activation::gelu_tanh) return gelu_tanh_derivative(x);
+  if constexpr (A == Activation::silu) return silu_derivative(x);
+  return T(1);
+}
+
+}  // namespace spool::cpu
