@@ -16,7 +16,7 @@ endif()
 
 add_library(spool_options INTERFACE)
 # -fno-trapping-math lets g++ vectorise clamped polynomials. -ffast-math is forbidden: it reorders sums and breaks the rounding tricks.
-target_compile_options(spool_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+target_compile_options(spool_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers -Wnon-virtual-dtor -Woverloaded-virtual
                        -fno-trapping-math -fno-math-errno)
 if(SPOOL_WERROR)
   target_compile_options(spool_options INTERFACE -Werror)

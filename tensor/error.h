@@ -2,16 +2,23 @@
 // The errors of the library and the one helper that builds their messages.
 #include <concepts>
 #include <cstdint>
-#include <stdexcept>
+#include <exception>
 #include <string>
 #include <string_view>
-#include <type_traits>
+#include <utility>
 
 namespace spool {
 
 /// Base of everything the library throws. A message starts with the op or the part concerned, states both sides, and says what to do.
-struct Error : std::runtime_error {
-  using std::runtime_error::runtime_error;
+class Error : public std::exception {
+ public:
+  explicit Error(std::string message) : message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+  /// Adds where it happened ("in layers.3.attention"); the outermost frame that knows calls it once.
+  void add_place(std::string_view place) { message_ += std::string(" (in ") += std::string(place) += ")"; }
+
+ private:
+  std::string message_;
 };
 struct ShapeError : Error { using Error::Error; };      ///< Shapes that do not fit; the message names both.
 struct DtypeError : Error { using Error::Error; };      ///< Element types that do not fit.

@@ -90,11 +90,12 @@ struct Meta {
   Shape shape;
   Dtype dtype = Dtype::f32;
   Device device = cpu;
+  bool defined = true;  ///< False for an optional input that was not given.
   bool operator==(const Meta&) const = default;
   int64_t nbytes() const { return spool::numel(shape) * int64_t(dtype_size(dtype)); }
 };
 using Metas = std::vector<Meta>;
-inline Meta meta_of(const Tensor& t) { return {t.shape(), t.dtype(), t.device()}; }
+inline Meta meta_of(const Tensor& t) { return t.defined() ? Meta{t.shape(), t.dtype(), t.device()} : Meta{.defined = false}; }
 std::string to_string(const Meta& m);  ///< "f32[8, 64]".
 
 /// Uninitialised elements. Throws ShapeError on negative sizes.

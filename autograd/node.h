@@ -1,0 +1,90 @@
+#pragma once
+// The tape's inside, shared by tape, checkpoint, scan and custom_vjp. Not for users.
+#include <spool/autograd/saved.h>
+#include <spool/autograd/tape.h>
+
+#include <deque>
+#include <functional>
+
+namespace spool {
+
+/// Where the gradient of an input goes.
+struct Edge {
+  enum class Kind : uint8_t {
+    none,    ///< Nowhere: a constant.
+    node,    ///< To an output of a node on this tape.
+    leaf,    ///< To a tensor that requires a gradient itself, or that belongs to an enclosing tape.
+    ended,   ///< The tensor was computed on a tape that has ended: reaching it is an error.
+  };
+  Kind kind = Kind::none;
+  int32_t output = 0;
+  int64_t node = -1;
+  Tensor leaf;
+};
+
+struct SavedTensor {
+  Tensor tensor;
+  uint64_t version = 0;
+};
+
+struct Node {
+  using Rule = std::function<Tensors(Tape::Impl&, Saved&)>;
+  const OpInfo* op = nullptr;
+  AttrsPtr attrs;
+  Rule rule;                  ///< Replaces op->vjp for scopes and custom rules.
+  const char* name = "";
+  uint32_t path = 0;
+  Need need;
+  Saves saves;
+  bool freed = false;         ///< Saved tensors were released by a backward that did not retain.
+  std::vector<Edge> edges;
+  Metas in, out;
+  std::vector<SavedTensor> saved;  ///< Declared inputs, then outputs, then residuals, each in index order.
+  Tensors cotangents;              ///< By output; empty until the first arrives.
+};
+
+class Tape::Impl {
+ public:
+  enum class Mode {
+    record,  ///< Append nodes.
+    track,   ///< Append nothing; only mark which results depend on something that wants a gradient.
+  };
+  explicit Impl(Mode mode, Impl* owner = nullptr);
+  ~Impl();
+
+  /// How a gradient for t would travel from this tape.
+  Edge edge_for(const Tensor& t) const;
+  /// Appends a node and gives `outputs` their slots. In track mode only the slots.
+  void record(Node node, const Tensors& outputs);
+  /// Adds a gradient for an edge.
+  void deliver(const Edge& edge, Tensor gradient);
+  /// The gradient gathered so far for an edge, if it may be added to in place.
+  Tensor target(const Edge& edge);
+  /// Sweeps back from `outputs` with these cotangents (undefined: ones for a single element).
+  void sweep(const Tensors& outputs, const Tensors& cotangents, BackwardOptions options);
+
+  const Mode mode;
+  const uint64_t id;
+  Impl* const parent;        ///< The tape that was innermost before this one.
+  Impl* const owner;         ///< For a scope's sub-tape in backward: the tape whose sweep runs it.
+  std::deque<Node> nodes;
+  Tensors capture, captured; ///< Gradients of these go to `captured` instead of `.grad()`.
+  bool capture_only = false; ///< Gradients of other leaves are dropped (Tape::gradient).
+
+ private:
+  void run_node(int64_t index, const BackwardOptions& options);
+  void gather(Tensor& slot, Tensor gradient, bool into_leaf);
+  void deliver_to_leaf(const Tensor& leaf, Tensor gradient);
+  Tensor* leaf_slot(const Tensor& leaf);
+  bool encloses(uint64_t tape_id) const;
+  bool recording_before_;
+  bool creating_graph_ = false;
+};
+
+/// Keeps `t` in the node, with its version, and marks its bytes as saved.
+void save(Node& node, const Tensor& t);
+
+/// The innermost tape of this thread, when recording is on; otherwise null.
+Tape::Impl* current_tape();
+
+}  // namespace spool
