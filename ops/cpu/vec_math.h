@@ -9,7 +9,7 @@
 // | vexp     | 1.2e-7 relative (subnormal results: half a step) | exp(-inf) = 0, exp(x > 88.7229) = inf                               |
 // | vlog     | 1.2e-7 relative                                  | log(±0) = -inf, log(x < 0) = NaN, log(inf) = inf, subnormals exact  |
 // | vtanh    | 2e-7 relative, odd to the bit                    | ±1 beyond 9.1, keeps the sign of zero                               |
-// | verf     | 2e-7 relative, odd to the bit                    | ±1 beyond 4, keeps the sign of zero                                 |
+// | verf     | 2.2e-7 relative, odd to the bit                    | ±1 beyond 4, keeps the sign of zero                                 |
 // | vsigmoid | 2.5e-7 relative above -87                        | below -88.73 the result is 0, not subnormal                         |
 // NaN gives NaN in all of them. The polynomials are least-maximum-error fits made for these intervals.
 #include <bit>

@@ -1,0 +1,252 @@
+#include <spool/ops/cpu/gemm.h>
+
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+
+#include <spool/ops/cpu/gemm_plan.h>
+
+namespace spool::cpu {
+
+int64_t gemm_k_block(int64_t k) {
+  if (k <= 384) return k;
+  return detail::round_up(detail::ceil_div(k, detail::ceil_div(k, 256)), 8);
+}
+
+size_t gemm_scratch_bytes(const GemmShape& shape, Dtype compute, int threads) {
+  if (shape.m <= 0 || shape.n <= 0 || shape.batch <= 0) return 0;
+  const detail::Panels panels(shape, compute == Dtype::f64 ? 8 : 4);
+  return static_cast<size_t>(panels.worker_bytes * detail::useful_workers(shape, threads));
+}
+
+namespace detail {
+namespace {
+
+template <class T>
+struct Product {
+  const GemmShape& shape;
+  const GemmSource& a;
+  const GemmSource& b;
+  const GemmOptions<T>& options;
+  const Panels panels;
+  const Kernels<T>& fn = kernels<T>();
+
+  /// Where the tiles of one block read A and B, and what follows them.
+  struct Block {
+    int64_t m, n;
+    const T* a;
+    int64_t a_strip;
+    const T* b;
+    int64_t b_strip;
+    const T* b_edge;  // the last strip of B when it is narrower than nr
+    int64_t b_edge_row;
+  };
+
+  static const void* at(const GemmSource& x, int64_t offset) { return static_cast<const char*>(x.data) + offset * x.element; }
+
+  void tiles(TileArgs<T> args, const Block& block, T* c, const Finish<T>* finish) const {
+    const int64_t mr = fn.mr, nr = fn.nr, b_row = args.b_row, c_row = args.c_row;
+    alignas(64) T edge[max_mr * max_nr];
+    for (int64_t j = 0; j < block.n; j += nr) {
+      const int64_t columns = std::min(nr, block.n - j);
+      const bool whole = columns == nr;
+      const T* b_strip = whole ? block.b + j / nr * block.b_strip : block.b_edge;
+      const auto& tile = fn.tile[2 * columns > nr];
+      args.b_row = whole ? b_row : block.b_edge_row;
+      args.c_row = whole ? c_row : nr;
+      for (int64_t i = 0; i < block.m; i += mr) {
+        const int64_t rows = std::min(mr, block.m - i);
+        const T* a_strip = block.a + i / mr * block.a_strip;
+        T* corner = c + i * c_row + j;
+        if (whole) {
+          tile[rows](args, a_strip, b_strip, corner);
+          continue;
+        }
+        const auto bytes = static_cast<size_t>(columns) * sizeof(T);
+        if (args.add) {
+          for (int64_t r = 0; r < rows; ++r) std::memcpy(edge + r * nr, corner + r * c_row, bytes);
+        }
+        tile[rows](args, a_strip, b_strip, edge);
+        for (int64_t r = 0; r < rows; ++r) std::memcpy(corner + r * c_row, edge + r * nr, bytes);
+      }
+      if (finish) {
+        Finish<T> part = *finish;
+        if (part.bias) part.bias += j;
+        if (part.pre) part.pre += j;
+        fn.finish(block.m, columns, c + j, c_row, part);
+      }
+    }
+  }
+
+  /// C[m,n] (+)= alpha · A[m, k0..k0+k) B[k0..k0+k, n] for the tile of C at (i0, j0), n ≤ nc.
+  void one_k_block(int64_t i0, int64_t m, int64_t j0, int64_t n, int64_t k0, int64_t k, int64_t batch, T* c, int64_t c_row, bool add,
+                   const Finish<T>* finish, T* pack_a, T* pack_b) const {
+    const int64_t mr = fn.mr, nr = fn.nr;
+    const void* b_at = at(b, batch * b.batch_stride + k0 * b.row_stride + j0 * b.col_stride);
+    const bool b_direct = b.kind == native && b.col_stride == 1 && (m <= 2 * mr || n * k <= 8192);
+    const bool a_direct = a.kind == native && (n <= 2 * nr || m * k <= 8192);
+    TileArgs<T> args{k, 1, mr, nr, c_row, options.alpha, add};
+    if (m == 1 && b_direct && a.kind == native) {
+      args.a_col = a.col_stride;
+      args.b_row = b.row_stride;
+      const auto* x = static_cast<const T*>(at(a, batch * a.batch_stride + i0 * a.row_stride + k0 * a.col_stride));
+      for (int64_t j = 0; j < n; j += row_width) fn.row(args, x, static_cast<const T*>(b_at) + j, c + j, std::min(row_width, n - j));
+      if (finish) fn.finish(1, n, c, c_row, *finish);
+      return;
+    }
+    Block block{};
+    block.n = n;
+    block.b_edge_row = nr;
+    if (b_direct) {
+      block.b = static_cast<const T*>(b_at);
+      block.b_strip = nr;
+      args.b_row = b.row_stride;
+      const int64_t whole = n / nr * nr;
+      if (whole < n) fn.pack_b[native](n - whole, k, block.b + whole, 1, b.row_stride, pack_b);
+      block.b_edge = pack_b;
+    } else {
+      fn.pack_b[b.kind](n, k, b_at, b.col_stride, b.row_stride, pack_b);
+      block.b = pack_b;
+      block.b_strip = k * nr;
+      block.b_edge = pack_b + n / nr * block.b_strip;
+    }
+    for (int64_t i = 0; i < m; i += panels.mc) {
+      block.m = std::min(panels.mc, m - i);
+      const void* a_at = at(a, batch * a.batch_stride + (i0 + i) * a.row_stride + k0 * a.col_stride);
+      if (a_direct) {
+        block.a = static_cast<const T*>(a_at);
+        block.a_strip = mr * a.row_stride;
+        args.a_row = a.row_stride;
+        args.a_col = a.col_stride;
+      } else {
+        fn.pack_a[a.kind](block.m, k, a_at, a.row_stride, a.col_stride, pack_a);
+        block.a = pack_a;
+        block.a_strip = k * mr;
+      }
+      if (finish) {
+        Finish<T> part = *finish;
+        if (part.pre) part.pre += i * part.pre_row;
+        tiles(args, block, c + i * c_row, &part);
+      } else {
+        tiles(args, block, c + i * c_row, nullptr);
+      }
+    }
+  }
+
+  Finish<T> finish_at(int64_t batch, int64_t i, int64_t j) const {
+    Finish<T> f{options.bias ? options.bias + j : nullptr, options.activation, nullptr, options.pre_row_stride};
+    if (options.pre) f.pre = options.pre + batch * options.pre_batch_stride + i * options.pre_row_stride + j;
+    return f;
+  }
+
+  /// The tile [i0, i0 + m) × [j0, j0 + n) of one batch, from first block of k to last.
+  void tile_of_c(const GemmOutput<T>& c, int64_t batch, int64_t i0, int64_t m, int64_t j0, int64_t n, std::byte* memory) const {
+    T* pack_a = reinterpret_cast<T*>(memory);
+    T* pack_b = reinterpret_cast<T*>(memory + panels.a_bytes);
+    for (int64_t j = 0; j < n; j += panels.nc) {
+      const int64_t columns = std::min(panels.nc, n - j);
+      T* corner = c.data + batch * c.batch_stride + i0 * c.row_stride + j0 + j;
+      const Finish<T> finish = finish_at(batch, i0, j0 + j);
+      for (int64_t k0 = 0; k0 < shape.k; k0 += panels.kc) {
+        const int64_t k = std::min(panels.kc, shape.k - k0);
+        const bool last = k0 + k == shape.k && !finish.idle();
+        one_k_block(i0, m, j0 + j, columns, k0, k, batch, corner, c.row_stride, options.accumulate || k0 > 0, last ? &finish : nullptr,
+                    pack_a, pack_b);
+      }
+      if (shape.k == 0) {
+        for (int64_t i = 0; i < m && !options.accumulate; ++i) std::fill_n(corner + i * c.row_stride, columns, T(0));
+        if (!finish.idle()) fn.finish(m, columns, corner, c.row_stride, finish);
+      }
+    }
+  }
+
+  void tiles_of_c(const GemmOutput<T>& c, int64_t workers, std::span<std::byte> scratch) const {
+    const Grid grid(shape, workers, fn.mr, fn.nr);
+    const int64_t each = grid.tasks_m * grid.tasks_n, tasks = each * shape.batch;
+    workers = std::min(workers, tasks);
+    const int64_t take = std::max<int64_t>(1, tasks / (workers * 16));
+    std::atomic<int64_t> next{0};
+    parallel_blocks(workers, parallel_threshold, [&](int64_t worker) {
+      auto run = [&](std::byte* memory) {
+        for (int64_t first; (first = next.fetch_add(take, std::memory_order_relaxed)) < tasks;) {
+          for (int64_t t = first; t < std::min(first + take, tasks); ++t) {
+            const int64_t i = t % each / grid.tasks_n * grid.tile_m, j = t % grid.tasks_n * grid.tile_n;
+            tile_of_c(c, t / each, i, std::min(grid.tile_m, shape.m - i), j, std::min(grid.tile_n, shape.n - j), memory);
+          }
+        }
+      };
+      with_panels(worker, scratch, run);
+    });
+  }
+
+  /// Each worker forms the sums of single k blocks; they are then added in the order that one worker would have used.
+  void blocks_of_k(const GemmOutput<T>& c, int64_t workers, std::span<std::byte> scratch) const {
+    const int64_t size = shape.m * shape.n, wave = workers * partials_per_worker;
+    auto partial = [&](int64_t block) {  // of a wave; worker w owns blocks w, w + workers, …
+      std::byte* own = scratch.data() + (block % workers + 1) * panels.worker_bytes - panels.partial_bytes;
+      return reinterpret_cast<T*>(own) + block / workers * size;
+    };
+    for (int64_t first = 0; first < panels.k_blocks; first += wave) {
+      const int64_t count = std::min(wave, panels.k_blocks - first);
+      parallel_blocks(workers, parallel_threshold, [&](int64_t worker) {
+        with_panels(worker, scratch, [&](std::byte* memory) {
+          for (int64_t block = worker; block < count; block += workers) {
+            const int64_t k0 = (first + block) * panels.kc, k = std::min(panels.kc, shape.k - k0);
+            for (int64_t j = 0; j < shape.n; j += panels.nc) {
+              one_k_block(0, shape.m, j, std::min(panels.nc, shape.n - j), k0, k, 0, partial(block) + j, shape.n, false, nullptr,
+                          reinterpret_cast<T*>(memory), reinterpret_cast<T*>(memory + panels.a_bytes));
+            }
+          }
+        });
+      });
+      for (int64_t block = 0; block < count; ++block) {
+        for (int64_t i = 0; i < shape.m; ++i) {
+          const T* from = partial(block) + i * shape.n;
+          T* to = c.data + i * c.row_stride;
+          if (first + block > 0 || options.accumulate) {
+            for (int64_t j = 0; j < shape.n; ++j) to[j] += from[j];
+          } else {
+            std::copy_n(from, shape.n, to);
+          }
+        }
+      }
+    }
+    const Finish<T> finish = finish_at(0, 0, 0);
+    if (!finish.idle()) fn.finish(shape.m, shape.n, c.data, c.row_stride, finish);
+  }
+
+  template <class F>
+  void with_panels(int64_t worker, std::span<std::byte> scratch, F&& run) const {
+    if (panels.worker_bytes > panels.partial_bytes) return run(scratch.data() + worker * panels.worker_bytes);
+    alignas(64) std::byte stack[stack_panel_bytes];
+    run(stack);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void gemm(const GemmShape& shape, const GemmSource& a, const GemmSource& b, const GemmOutput<T>& c, const GemmOptions<T>& options,
+          std::span<std::byte> scratch) {
+  if (shape.m <= 0 || shape.n <= 0 || shape.batch <= 0) return;
+  const Product<T> product{shape, a, b, options, Panels(shape, sizeof(T))};
+  int64_t workers = useful_workers(shape, num_threads());
+  if (const int64_t bytes = product.panels.worker_bytes; bytes > 0) {
+    workers = std::min(workers, static_cast<int64_t>(scratch.size()) / bytes);
+    if (workers < 1 || reinterpret_cast<uintptr_t>(scratch.data()) % 64 != 0) {
+      throw std::invalid_argument("gemm: the scratch is smaller than gemm_scratch_bytes or not aligned to 64");
+    }
+  }
+  if (product.panels.split_k && workers > 1) {
+    product.blocks_of_k(c, std::min(workers, product.panels.k_blocks), scratch);
+  } else {
+    product.tiles_of_c(c, workers, scratch);
+  }
+}
+template void gemm<float>(const GemmShape&, const GemmSource&, const GemmSource&, const GemmOutput<float>&, const GemmOptions<float>&,
+                          std::span<std::byte>);
+template void gemm<double>(const GemmShape&, const GemmSource&, const GemmSource&, const GemmOutput<double>&, const GemmOptions<double>&,
+                           std::span<std::byte>);
+
+}  // namespace detail
+}  // namespace spool::cpu

@@ -1,0 +1,217 @@
+#include <spool/ops/cpu/gemm_pack.h>
+
+#include <array>
+#include <utility>
+
+namespace spool::cpu::detail {
+namespace {
+
+template <class T, int Lanes>
+struct Simd {
+  typedef T Vector __attribute__((vector_size(Lanes * sizeof(T))));
+  SPOOL_INLINE static void load(Vector& v, const T* from) { std::memcpy(&v, from, sizeof(Vector)); }
+  SPOOL_INLINE static void store(T* to, const Vector& v) { std::memcpy(to, &v, sizeof(Vector)); }
+};
+
+template <class T>
+SPOOL_INLINE const T* advance(const T* from, int64_t bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(from) + bytes);
+}
+
+template <class T, int Lanes, int Rows, int Vectors>
+SPOOL_INLINE void tile_body(const TileArgs<T>& args, const T* a, const T* b, T* c) {
+  using S = Simd<T, Lanes>;
+  using V = typename S::Vector;
+  V sum[Rows][Vectors] = {};
+  constexpr int64_t size = sizeof(T);  // strides in bytes keep the compiler from making a second copy of the loop for stride 1
+  const int64_t a_row = args.a_row * size, a_col = args.a_col * size, b_row = args.b_row * size, c_row = args.c_row;
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; ++r) __builtin_prefetch(c + r * c_row, 1);
+#pragma GCC unroll 4
+  for (int64_t p = args.k; p > 0; --p) {
+    V bv[Vectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < Vectors; ++v) S::load(bv[v], b + v * Lanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+      const T x = *advance(a, r * a_row);
+#pragma GCC unroll 2
+      for (int v = 0; v < Vectors; ++v) sum[r][v] += x * bv[v];
+    }
+    a = advance(a, a_col);
+    b = advance(b, b_row);
+  }
+  // Scaled in a step of its own: partial sums that are added later (split k) then have the same bits as these.
+  if (const T alpha = args.alpha; alpha != T(1)) {
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < Vectors; ++v) sum[r][v] *= alpha;
+    }
+  }
+  if (args.add) {
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < Vectors; ++v) {
+        V old;
+        S::load(old, c + r * c_row + v * Lanes);
+        old += sum[r][v];
+        S::store(c + r * c_row + v * Lanes, old);
+      }
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < Vectors; ++v) S::store(c + r * c_row + v * Lanes, sum[r][v]);
+    }
+  }
+}
+
+template <class T>
+SPOOL_INLINE void row_body(const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) {
+  T sum[row_width];
+  for (int64_t j = 0; j < n; ++j) sum[j] = T(0);
+  int64_t p = 0;
+  for (; p + 4 <= args.k; p += 4) {
+    const T a0 = a[p * args.a_col], a1 = a[(p + 1) * args.a_col], a2 = a[(p + 2) * args.a_col], a3 = a[(p + 3) * args.a_col];
+    const T* b0 = b + p * args.b_row;
+    const T *b1 = b0 + args.b_row, *b2 = b1 + args.b_row, *b3 = b2 + args.b_row;
+    for (int64_t j = 0; j < n; ++j) {
+      T s = sum[j];
+      s += a0 * b0[j];
+      s += a1 * b1[j];
+      s += a2 * b2[j];
+      s += a3 * b3[j];
+      sum[j] = s;
+    }
+  }
+  for (; p < args.k; ++p) {
+    const T x = a[p * args.a_col];
+    const T* from = b + p * args.b_row;
+    for (int64_t j = 0; j < n; ++j) sum[j] += x * from[j];
+  }
+  if (const T alpha = args.alpha; alpha != T(1)) {
+    for (int64_t j = 0; j < n; ++j) sum[j] *= alpha;
+  }
+  if (args.add) {
+    for (int64_t j = 0; j < n; ++j) c[j] += sum[j];
+  } else {
+    for (int64_t j = 0; j < n; ++j) c[j] = sum[j];
+  }
+}
+
+template <Activation A, class T, int Width>
+SPOOL_INLINE void finish_with(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>& f) {
+  for (int64_t j = 0; j < columns; j += Width) {
+    const int64_t w = columns - j < Width ? columns - j : Width;
+    T bias[Width] = {}, z[Width] = {};
+    if (f.bias) std::memcpy(bias, f.bias + j, static_cast<size_t>(w) * sizeof(T));
+    for (int64_t i = 0; i < rows; ++i) {
+      T* row = c + i * c_row + j;
+      // Always a full width, so that an element's bits do not depend on where the matrix ends.
+      if (w == Width)
+        std::memcpy(z, row, sizeof(z));
+      else
+        std::memcpy(z, row, static_cast<size_t>(w) * sizeof(T));
+      for (int q = 0; q < Width; ++q) z[q] += bias[q];
+      if (f.pre) std::memcpy(f.pre + i * f.pre_row + j, z, static_cast<size_t>(w) * sizeof(T));
+      T y[Width];
+      for (int q = 0; q < Width; ++q) y[q] = activate<A>(z[q]);
+      if (w == Width)
+        std::memcpy(row, y, sizeof(y));
+      else
+        std::memcpy(row, y, static_cast<size_t>(w) * sizeof(T));
+    }
+  }
+}
+
+template <class T, int Width>
+SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>& f) {
+  switch (f.activation) {
+    case Activation::none:
+      return finish_with<Activation::none, T, Width>(rows, columns, c, c_row, f);
+    case Activation::relu:
+      return finish_with<Activation::relu, T, Width>(rows, columns, c, c_row, f);
+    case Activation::gelu_erf:
+      return finish_with<Activation::gelu_erf, T, Width>(rows, columns, c, c_row, f);
+    case Activation::gelu_tanh:
+      return finish_with<Activation::gelu_tanh, T, Width>(rows, columns, c, c_row, f);
+    case Activation::silu:
+      return finish_with<Activation::silu, T, Width>(rows, columns, c, c_row, f);
+  }
+}
+
+// One level: every body above compiled for `target`, with `bytes` a vector and `mr` rows a tile.
+#define SPOOL_GEMM_LEVEL(level, target, bytes, mr_)                                                                   \
+  template <class T, int Rows, int Vectors>                                                                           \
+  target void tile_##level(const TileArgs<T>& args, const T* a, const T* b, T* c) {                                   \
+    tile_body<T, bytes / sizeof(T), Rows, Vectors>(args, a, b, c);                                                    \
+  }                                                                                                                   \
+  template <class T>                                                                                                  \
+  target void row_##level(const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) {                         \
+    row_body(args, a, b, c, n);                                                                                       \
+  }                                                                                                                   \
+  template <class T>                                                                                                  \
+  target void finish_##level(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>& f) {                \
+    finish_body<T, 2 * bytes / sizeof(T)>(rows, columns, c, c_row, f);                                                \
+  }                                                                                                                   \
+  template <class In, class T, int W>                                                                                 \
+  target void pack_##level(int64_t length, int64_t k, const void* source, int64_t stride, int64_t k_stride, T* out) { \
+    pack<In, T, W>(length, k, source, stride, k_stride, out);                                                         \
+  }                                                                                                                   \
+  template <class T>                                                                                                  \
+  Kernels<T> make_##level() {                                                                                         \
+    constexpr int mr = mr_, nr = 2 * bytes / sizeof(T);                                                               \
+    Kernels<T> set{};                                                                                                 \
+    set.mr = mr;                                                                                                      \
+    set.nr = nr;                                                                                                      \
+    [&]<int... R>(std::integer_sequence<int, R...>) {                                                                 \
+      ((set.tile[0][R + 1] = tile_##level<T, R + 1, 1>, set.tile[1][R + 1] = tile_##level<T, R + 1, 2>), ...);        \
+    }                                                                                                                 \
+    (std::make_integer_sequence<int, mr>{});                                                                          \
+    set.row = row_##level<T>;                                                                                         \
+    set.finish = finish_##level<T>;                                                                                   \
+    set.pack_a[native] = pack_##level<T, T, mr>;                                                                      \
+    set.pack_b[native] = pack_##level<T, T, nr>;                                                                      \
+    if constexpr (sizeof(T) == 4) {                                                                                   \
+      set.pack_a[from_bf16] = pack_##level<bfloat16, T, mr>;                                                          \
+      set.pack_b[from_bf16] = pack_##level<bfloat16, T, nr>;                                                          \
+      set.pack_a[from_f16] = pack_##level<float16, T, mr>;                                                            \
+      set.pack_b[from_f16] = pack_##level<float16, T, nr>;                                                            \
+    }                                                                                                                 \
+    return set;                                                                                                       \
+  }
+
+SPOOL_GEMM_LEVEL(base, , 16, 6)
+#if SPOOL_HAS_ISA_LEVELS
+SPOOL_GEMM_LEVEL(v3, __attribute__((target("arch=x86-64-v3"))), 32, 6)
+SPOOL_GEMM_LEVEL(v4, __attribute__((target("arch=x86-64-v4"))), 64, 12)
+#endif
+#undef SPOOL_GEMM_LEVEL
+
+template <class T>
+Kernels<T> choose() {
+#if SPOOL_HAS_ISA_LEVELS
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd")) {
+    return make_v4<T>();
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return make_v3<T>();
+#endif
+  return make_base<T>();
+}
+
+}  // namespace
+
+template <class T>
+const Kernels<T>& kernels() {
+  static const Kernels<T> chosen = choose<T>();
+  return chosen;
+}
+template const Kernels<float>& kernels();
+template const Kernels<double>& kernels();
+
+}  // namespace spool::cpu::detail
