@@ -62,6 +62,8 @@ class Tape::Impl {
   Tensor target(const Edge& edge);
   /// Sweeps back from `outputs` with these cotangents (undefined: ones for a single element).
   void sweep(const Tensors& outputs, const Tensors& cotangents, BackwardOptions options);
+  /// The same for a scope's sub-tape: outputs without a cotangent are passed over, and the seeds are let go before the sweep.
+  void sweep_present(Tensors outputs, Tensors cotangents);
 
   const Mode mode;
   const uint64_t id;
@@ -72,6 +74,8 @@ class Tape::Impl {
   bool capture_only = false; ///< Gradients of other leaves are dropped (Tape::gradient).
 
  private:
+  int64_t seed(const Tensor& output, Tensor cotangent);
+  void sweep_from(int64_t last, const BackwardOptions& options);
   void run_node(int64_t index, const BackwardOptions& options);
   void gather(Tensor& slot, Tensor gradient, bool into_leaf);
   void deliver_to_leaf(const Tensor& leaf, Tensor gradient);

@@ -17,7 +17,9 @@ class Saved {
 
   /// Cotangent of output i; zeros (one element, strides 0) when nothing flowed into it.
   Tensor grad(int i = 0) const;
-  bool has_grad(int i = 0) const { return cotangents_[size_t(i)].defined(); }
+  bool has_grad(int i = 0) const { return size_t(i) < cotangents_.size() && cotangents_[size_t(i)].defined(); }
+
+  void release_grads() { cotangents_.clear(); }  ///< Lets go of the cotangents early; `grad` must not be called afterwards.
 
   Need need() const;
   bool needs(int i) const { return need()(i); }

@@ -3,6 +3,7 @@
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 
@@ -172,26 +173,46 @@ void Tape::Impl::run_node(int64_t index, const BackwardOptions& options) {
   }
 }
 
-void Tape::Impl::sweep(const Tensors& outputs, const Tensors& cotangents, BackwardOptions options) {
-  const bool before = std::exchange(recording, options.create_graph);
+int64_t Tape::Impl::seed(const Tensor& output, Tensor cotangent) {
+  const Edge edge = edge_for(output);
+  if (edge.kind == Edge::Kind::none) return -1;
+  if (cotangent.shape() != output.shape()) fail<ShapeError>("backward: cotangent ", cotangent.shape(), " for an output ", output.shape());
+  deliver(edge, std::move(cotangent));
+  return edge.kind == Edge::Kind::node ? edge.node : -1;
+}
+
+void Tape::Impl::sweep_from(int64_t last, const BackwardOptions& options) {
   struct Restore {
-    bool value;
-    bool& creating;
-    ~Restore() { recording = value; creating = false; }
-  } restore{before, creating_graph_};
+    bool recording_before;
+    bool& creating_graph;
+    ~Restore() {
+      recording = recording_before;
+      creating_graph = false;
+    }
+  } restore{std::exchange(recording, options.create_graph), creating_graph_};
   creating_graph_ = options.create_graph;
+  for (int64_t index = last; index >= 0; --index) run_node(index, options);
+}
+
+void Tape::Impl::sweep(const Tensors& outputs, const Tensors& cotangents, BackwardOptions options) {
   captured.resize(capture.size());
   int64_t last = -1;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const Edge edge = edge_for(outputs[i]);
-    if (edge.kind == Edge::Kind::none) continue;
     Tensor cotangent = i < cotangents.size() ? cotangents[i] : Tensor();
     if (!cotangent.defined()) cotangent = ones(outputs[i].shape(), outputs[i].dtype(), outputs[i].device());
-    if (cotangent.shape() != outputs[i].shape()) fail<ShapeError>("backward: cotangent ", cotangent.shape(), " for an output ", outputs[i].shape());
-    deliver(edge, std::move(cotangent));
-    if (edge.kind == Edge::Kind::node) last = std::max(last, edge.node);
+    last = std::max(last, seed(outputs[i], std::move(cotangent)));
   }
-  for (int64_t index = last; index >= 0; --index) run_node(index, options);
+  sweep_from(last, options);
+}
+
+void Tape::Impl::sweep_present(Tensors outputs, Tensors cotangents) {
+  captured.resize(capture.size());
+  int64_t last = -1;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (cotangents[i].defined()) last = std::max(last, seed(outputs[i], std::exchange(cotangents[i], {})));
+  }
+  outputs.clear();
+  sweep_from(last, {});
 }
 
 void Tape::backward(const Tensor& loss, BackwardOptions options) {

@@ -1,0 +1,52 @@
+#include <spool/autograd/checkpoint.h>
+#include <spool/autograd/scope.h>
+#include <spool/tensor/error.h>
+
+namespace spool {
+
+Tensors checkpoint(const std::string& name, const ScopeFunction& f, const Tensors& inputs) {
+  Tape::Impl* tape = current_tape();
+  if (!tape) return f(inputs);
+  Tensors outputs;
+  bool wanted = false;
+  {
+    Tape::Impl tracking(Tape::Impl::Mode::track);
+    for (const Tensor& result : f(inputs)) {
+      wanted = wanted || tracking.edge_for(result).kind != Edge::Kind::none;
+      outputs.push_back(result.detach());
+    }
+  }
+  if (!wanted) return outputs;
+  Node node = scope_node(*tape, name, outputs);
+  if (tape->mode == Tape::Impl::Mode::record) {
+    const With op(&Ambient::op, node.name);
+    for (size_t i = 0; i < inputs.size(); ++i) node.saves = node.saves.input(int(i));
+    for (const Tensor& input : inputs) save(node, input);
+    // Gradients of inputs and captures find their way from the sub-tape by the tensors themselves, each contribution in the order in
+    // which it would have come without the scope: that keeps the bits.
+    node.rule = [f, count = inputs.size(), first = fingerprint(outputs), around = Surroundings(), scope = node.name](Tape::Impl& outer, Saved& saved) -> Tensors {
+      Tensors again, cotangents;
+      for (size_t i = 0; i < count; ++i) again.push_back(saved.input(int(i)));
+      for (size_t i = 0; i < first.metas.size(); ++i) cotangents.push_back(saved.has_grad(int(i)) ? saved.grad(int(i)) : Tensor());
+      Tensors results;
+      Tape::Impl sub(Tape::Impl::Mode::record, &outer);
+      {
+        const WithSurroundings restored(around);
+        const With inside(&Ambient::op, "");
+        results = f(again);
+      }
+      require_same(scope, first, results);
+      saved.release_grads();
+      sub.sweep_present(std::move(results), std::move(cotangents));
+      return {};
+    };
+  }
+  tape->record(std::move(node), outputs);
+  return outputs;
+}
+
+Tensor checkpoint(const std::string& name, const std::function<Tensor(const Tensor&)>& f, const Tensor& input) {
+  return checkpoint(name, [f](const Tensors& inputs) { return Tensors{f(inputs[0])}; }, Tensors{input})[0];
+}
+
+}  // namespace spool

@@ -1,0 +1,50 @@
+#include <spool/autograd/plan.h>
+#include <spool/tensor/error.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace spool {
+
+Plan record_plan(const std::shared_ptr<Ledger>& ledger, const std::function<void()>& step) {
+  const With on(&Ambient::ledger, ledger);
+  Plan plan;
+  plan.base = ledger->live();
+  ledger->reset_peak();
+  ledger->recording(true);
+  struct Stop {
+    Ledger& ledger;
+    ~Stop() { ledger.recording(false); }
+  } stop{*ledger};
+  step();
+  plan.events = ledger->take_events();
+  plan.peak = ledger->peak();
+  plan.at_peak = ledger->at_peak();
+  return plan;
+}
+
+std::string to_string(const Event& event) {
+  constexpr const char* kinds[] = {"allocate", "release", "mark"};
+  std::string text = concat(kinds[size_t(event.kind)], " ", event.bytes, " bytes, ", category_name(event.category), ", id ", event.id);
+  if (*event.op) text += concat(", by ", event.op);
+  if (event.path) text += concat(" in ", path_name(event.path));
+  return text;
+}
+
+std::string first_difference(const std::vector<Event>& planned, const std::vector<Event>& measured) {
+  std::unordered_map<uint64_t, uint64_t> names[2];
+  const auto normal = [&](int side, Event event) {
+    event.id = names[side].try_emplace(event.id, names[side].size() + 1).first->second;
+    return event;
+  };
+  const size_t common = std::min(planned.size(), measured.size());
+  for (size_t i = 0; i < common; ++i) {
+    const Event p = normal(0, planned[i]), m = normal(1, measured[i]);
+    if (!(p == m)) return concat("event ", i, ": planned ", p, "; ran ", m);
+  }
+  if (planned.size() == measured.size()) return "";
+  const bool more = planned.size() > measured.size();
+  return concat("event ", common, ": ", more ? "planned " : "ran ", (more ? planned : measured)[common], more ? ", which did not run" : ", which was not planned");
+}
+
+}  // namespace spool
