@@ -15,8 +15,10 @@ int64_t gemm_k_block(int64_t k) {
 
 size_t gemm_scratch_bytes(const GemmShape& shape, Dtype compute, int threads) {
   if (shape.m <= 0 || shape.n <= 0 || shape.batch <= 0) return 0;
-  const detail::Panels panels(shape, compute == Dtype::f64 ? 8 : 4);
-  return static_cast<size_t>(panels.worker_bytes * detail::useful_workers(shape, threads));
+  auto bytes = [&](const GemmShape& s) {
+    return static_cast<size_t>(detail::Panels(s, compute == Dtype::f64 ? 8 : 4).worker_bytes * detail::useful_workers(s, threads));
+  };
+  return shape.n == 1 ? std::max(bytes(shape), bytes({1, shape.m, shape.k, shape.batch})) : bytes(shape);
 }
 
 namespace detail {
@@ -84,16 +86,8 @@ struct Product {
     const int64_t mr = fn.mr, nr = fn.nr;
     const void* b_at = at(b, batch * b.batch_stride + k0 * b.row_stride + j0 * b.col_stride);
     const bool b_direct = b.kind == native && b.col_stride == 1 && (m <= 2 * mr || n * k <= 8192);
-    const bool a_direct = a.kind == native && (n <= 2 * nr || m * k <= 8192);
+    const bool a_direct = a.kind == native && (n <= 4 * nr || m * k <= 8192);
     TileArgs<T> args{k, 1, mr, nr, c_row, options.alpha, add};
-    if (m == 1 && b_direct && a.kind == native) {
-      args.a_col = a.col_stride;
-      args.b_row = b.row_stride;
-      const auto* x = static_cast<const T*>(at(a, batch * a.batch_stride + i0 * a.row_stride + k0 * a.col_stride));
-      for (int64_t j = 0; j < n; j += row_width) fn.row(args, x, static_cast<const T*>(b_at) + j, c + j, std::min(row_width, n - j));
-      if (finish) fn.finish(1, n, c, c_row, *finish);
-      return;
-    }
     Block block{};
     block.n = n;
     block.b_edge_row = nr;
@@ -133,6 +127,27 @@ struct Product {
     }
   }
 
+  /// A few rows times a B whose rows are contiguous, read where it lies.
+  bool streams_rows() const {
+    return shape.m <= few_rows && shape.n >= 128 && a.kind == native && b.kind == native && b.col_stride == 1;
+  }
+  void stream_rows(int64_t i0, int64_t m, int64_t j0, int64_t n, int64_t batch, const GemmOutput<T>& c) const {
+    const int64_t width = few_rows_bytes / static_cast<int64_t>(sizeof(T)) / m / 64 * 64;
+    for (int64_t j = 0; j < n; j += width) {
+      const int64_t columns = std::min(width, n - j);
+      T* corner = c.data + batch * c.batch_stride + i0 * c.row_stride + j0 + j;
+      for (int64_t k0 = 0; k0 < shape.k; k0 += panels.kc) {
+        const TileArgs<T> args{std::min(panels.kc, shape.k - k0), a.row_stride, a.col_stride, b.row_stride, c.row_stride,
+                               options.alpha, options.accumulate || k0 > 0};
+        const void* a_at = at(a, batch * a.batch_stride + i0 * a.row_stride + k0 * a.col_stride);
+        const void* b_at = at(b, batch * b.batch_stride + k0 * b.row_stride + j0 + j);
+        fn.rows(m, args, static_cast<const T*>(a_at), static_cast<const T*>(b_at), corner, columns);
+      }
+      const Finish<T> finish = finish_at(batch, i0, j0 + j);
+      if (!finish.idle()) fn.finish(m, columns, corner, c.row_stride, finish);
+    }
+  }
+
   Finish<T> finish_at(int64_t batch, int64_t i, int64_t j) const {
     Finish<T> f{options.bias ? options.bias + j : nullptr, options.activation, nullptr, options.pre_row_stride};
     if (options.pre) f.pre = options.pre + batch * options.pre_batch_stride + i * options.pre_row_stride + j;
@@ -141,6 +156,7 @@ struct Product {
 
   /// The tile [i0, i0 + m) × [j0, j0 + n) of one batch, from first block of k to last.
   void tile_of_c(const GemmOutput<T>& c, int64_t batch, int64_t i0, int64_t m, int64_t j0, int64_t n, std::byte* memory) const {
+    if (shape.k > 0 && streams_rows()) return stream_rows(i0, m, j0, n, batch, c);
     T* pack_a = reinterpret_cast<T*>(memory);
     T* pack_b = reinterpret_cast<T*>(memory + panels.a_bytes);
     for (int64_t j = 0; j < n; j += panels.nc) {
@@ -229,6 +245,13 @@ template <class T>
 void gemm(const GemmShape& shape, const GemmSource& a, const GemmSource& b, const GemmOutput<T>& c, const GemmOptions<T>& options,
           std::span<std::byte> scratch) {
   if (shape.m <= 0 || shape.n <= 0 || shape.batch <= 0) return;
+  if (shape.n == 1 && shape.m > 1 && c.row_stride == 1 && !options.bias && (!options.pre || options.pre_row_stride == 1)) {
+    // A times a column is the row times Aᵀ: the same bits, with vectors along the long side.
+    GemmSource at = a, bt = b;
+    std::swap(at.row_stride, at.col_stride);
+    std::swap(bt.row_stride, bt.col_stride);
+    return gemm<T>({1, shape.m, shape.k, shape.batch}, bt, at, c, options, scratch);
+  }
   const Product<T> product{shape, a, b, options, Panels(shape, sizeof(T))};
   int64_t workers = useful_workers(shape, num_threads());
   if (const int64_t bytes = product.panels.worker_bytes; bytes > 0) {

@@ -70,35 +70,45 @@ SPOOL_INLINE void tile_body(const TileArgs<T>& args, const T* a, const T* b, T* 
 }
 
 template <class T>
-SPOOL_INLINE void row_body(const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) {
-  T sum[row_width];
-  for (int64_t j = 0; j < n; ++j) sum[j] = T(0);
+SPOOL_INLINE void rows_body(int64_t rows, const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) {
+  T sums[few_rows_bytes / sizeof(T)];
+  for (int64_t j = 0; j < rows * n; ++j) sums[j] = T(0);
   int64_t p = 0;
   for (; p + 4 <= args.k; p += 4) {
-    const T a0 = a[p * args.a_col], a1 = a[(p + 1) * args.a_col], a2 = a[(p + 2) * args.a_col], a3 = a[(p + 3) * args.a_col];
     const T* b0 = b + p * args.b_row;
     const T *b1 = b0 + args.b_row, *b2 = b1 + args.b_row, *b3 = b2 + args.b_row;
-    for (int64_t j = 0; j < n; ++j) {
-      T s = sum[j];
-      s += a0 * b0[j];
-      s += a1 * b1[j];
-      s += a2 * b2[j];
-      s += a3 * b3[j];
-      sum[j] = s;
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* x = a + i * args.a_row + p * args.a_col;
+      const T x0 = x[0], x1 = x[args.a_col], x2 = x[2 * args.a_col], x3 = x[3 * args.a_col];
+      T* sum = sums + i * n;
+#pragma GCC ivdep
+      for (int64_t j = 0; j < n; ++j) {
+        T s = sum[j];
+        s += x0 * b0[j];
+        s += x1 * b1[j];
+        s += x2 * b2[j];
+        s += x3 * b3[j];
+        sum[j] = s;
+      }
     }
   }
   for (; p < args.k; ++p) {
-    const T x = a[p * args.a_col];
     const T* from = b + p * args.b_row;
-    for (int64_t j = 0; j < n; ++j) sum[j] += x * from[j];
+    for (int64_t i = 0; i < rows; ++i) {
+      const T x = a[i * args.a_row + p * args.a_col];
+      for (int64_t j = 0; j < n; ++j) sums[i * n + j] += x * from[j];
+    }
   }
   if (const T alpha = args.alpha; alpha != T(1)) {
-    for (int64_t j = 0; j < n; ++j) sum[j] *= alpha;
+    for (int64_t j = 0; j < rows * n; ++j) sums[j] *= alpha;
   }
-  if (args.add) {
-    for (int64_t j = 0; j < n; ++j) c[j] += sum[j];
-  } else {
-    for (int64_t j = 0; j < n; ++j) c[j] = sum[j];
+  for (int64_t i = 0; i < rows; ++i) {
+    T* to = c + i * args.c_row;
+    if (args.add) {
+      for (int64_t j = 0; j < n; ++j) to[j] += sums[i * n + j];
+    } else {
+      for (int64_t j = 0; j < n; ++j) to[j] = sums[i * n + j];
+    }
   }
 }
 
@@ -150,8 +160,8 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
     tile_body<T, bytes / sizeof(T), Rows, Vectors>(args, a, b, c);                                                    \
   }                                                                                                                   \
   template <class T>                                                                                                  \
-  target void row_##level(const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) {                         \
-    row_body(args, a, b, c, n);                                                                                       \
+  target void rows_##level(int64_t rows, const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) { \
+    rows_body(rows, args, a, b, c, n); \
   }                                                                                                                   \
   template <class T>                                                                                                  \
   target void finish_##level(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>& f) {                \
@@ -171,7 +181,7 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
       ((set.tile[0][R + 1] = tile_##level<T, R + 1, 1>, set.tile[1][R + 1] = tile_##level<T, R + 1, 2>), ...);        \
     }                                                                                                                 \
     (std::make_integer_sequence<int, mr>{});                                                                          \
-    set.row = row_##level<T>;                                                                                         \
+    set.rows = rows_##level<T>;                                                                                         \
     set.finish = finish_##level<T>;                                                                                   \
     set.pack_a[native] = pack_##level<T, T, mr>;                                                                      \
     set.pack_b[native] = pack_##level<T, T, nr>;                                                                      \

@@ -51,14 +51,16 @@ struct Kernels {
 
   int mr, nr;
   Tile tile[2][max_mr + 1];  ///< [columns > nr / 2][rows]: the first reads half a strip's width only.
-  /// C[1,n] (+)= alpha · a[k] B[k,n], n ≤ row_width, streaming over B's rows. Same bits as the tiles.
-  void (*row)(const TileArgs<T>&, const T* a, const T* b, T* c, int64_t n);
+  /// C[rows,n] (+)= alpha · A[rows,k] B[k,n] for few rows, rows × n × sizeof(T) ≤ few_rows_bytes: streams over whole rows of B, which may
+  /// lie in memory, with the sums in the first-level cache. Same bits as the tiles.
+  void (*rows)(int64_t rows, const TileArgs<T>&, const T* a, const T* b, T* c, int64_t n);
   void (*finish)(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>&);
   /// Cut [length, k] into strips of mr (for A) or nr (for B), each stored as [k][width] and zero-padded. Indexed by `source_kind`.
   Pack pack_a[3], pack_b[3];
 };
 
-inline constexpr int64_t row_width = 1024;
+inline constexpr int64_t few_rows = 8;
+inline constexpr int64_t few_rows_bytes = 16 * 1024;
 
 /// The best set that this machine runs; chosen once.
 template <class T>

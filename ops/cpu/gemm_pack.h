@@ -23,32 +23,42 @@ SPOOL_INLINE float widen(float16 x) {
   return from_bits(scaled | special | static_cast<uint32_t>(x.bits & 0x8000u) << 16);
 }
 
-/// Four k by W: reads X[0..W, 0..4) with k contiguous, writes [4][W].
-template <class T, int W>
+/// X[0..rows, 0..4) with k contiguous becomes [4][W] at target; rows is 4, or W % 4 for the last rows of a strip.
+template <class T, int Rows, int W>
 SPOOL_INLINE void transpose_four(const T* x, int64_t stride, T* target) {
   using V = typename Quad<T>::Vector;
-#pragma GCC unroll 8
-  for (int i = 0; i < W; i += 4) {
-    constexpr int tail = W % 4 ? W % 4 : 4;
-    const bool whole = i + 4 <= W;
-    V r0, r1, r2 = {}, r3 = {};
-    std::memcpy(&r0, x + i * stride, sizeof(V));
-    std::memcpy(&r1, x + (i + 1) * stride, sizeof(V));
-    if (whole) {
-      std::memcpy(&r2, x + (i + 2) * stride, sizeof(V));
-      std::memcpy(&r3, x + (i + 3) * stride, sizeof(V));
+  V r0, r1, r2 = {}, r3 = {};
+  std::memcpy(&r0, x, sizeof(V));
+  std::memcpy(&r1, x + stride, sizeof(V));
+  if constexpr (Rows == 4) {
+    std::memcpy(&r2, x + 2 * stride, sizeof(V));
+    std::memcpy(&r3, x + 3 * stride, sizeof(V));
+  }
+  const V s0 = __builtin_shufflevector(r0, r2, 0, 4, 1, 5), s1 = __builtin_shufflevector(r0, r2, 2, 6, 3, 7);
+  const V s2 = __builtin_shufflevector(r1, r3, 0, 4, 1, 5), s3 = __builtin_shufflevector(r1, r3, 2, 6, 3, 7);
+  const V t0 = __builtin_shufflevector(s0, s2, 0, 4, 1, 5), t1 = __builtin_shufflevector(s0, s2, 2, 6, 3, 7);
+  const V t2 = __builtin_shufflevector(s1, s3, 0, 4, 1, 5), t3 = __builtin_shufflevector(s1, s3, 2, 6, 3, 7);
+  std::memcpy(target, &t0, Rows * sizeof(T));
+  std::memcpy(target + W, &t1, Rows * sizeof(T));
+  std::memcpy(target + 2 * W, &t2, Rows * sizeof(T));
+  std::memcpy(target + 3 * W, &t3, Rows * sizeof(T));
+}
+
+/// One strip with k contiguous. Few rows are read at a time, over a run of k: rows a power of two apart share cache sets.
+template <class T, int W>
+SPOOL_INLINE void transpose_strip(int64_t k, const T* x, int64_t stride, T* target) {
+  static_assert(W % 4 == 0 || W % 4 == 2);
+  constexpr int64_t run = 64;
+  for (int64_t p0 = 0; p0 < k; p0 += run) {
+    const int64_t end = k - p0 < run ? k : p0 + run, quads = p0 + (end - p0) / 4 * 4;
+    for (int64_t i = 0; i + 4 <= W; i += 4) {
+      for (int64_t p = p0; p < quads; p += 4) transpose_four<T, 4, W>(x + i * stride + p, stride, target + p * W + i);
     }
-    const V s0 = __builtin_shufflevector(r0, r2, 0, 4, 1, 5), s1 = __builtin_shufflevector(r0, r2, 2, 6, 3, 7);
-    const V s2 = __builtin_shufflevector(r1, r3, 0, 4, 1, 5), s3 = __builtin_shufflevector(r1, r3, 2, 6, 3, 7);
-    const V t[4] = {__builtin_shufflevector(s0, s2, 0, 4, 1, 5), __builtin_shufflevector(s0, s2, 2, 6, 3, 7),
-                    __builtin_shufflevector(s1, s3, 0, 4, 1, 5), __builtin_shufflevector(s1, s3, 2, 6, 3, 7)};
-#pragma GCC unroll 4
-    for (int q = 0; q < 4; ++q) {
-      if (whole) {
-        std::memcpy(target + q * W + i, &t[q], sizeof(V));
-      } else {
-        std::memcpy(target + q * W + i, &t[q], tail * sizeof(T));
-      }
+    if constexpr (W % 4 == 2) {
+      for (int64_t p = p0; p < quads; p += 4) transpose_four<T, 2, W>(x + (W - 2) * stride + p, stride, target + p * W + W - 2);
+    }
+    for (int64_t p = quads; p < end; ++p) {
+      for (int64_t i = 0; i < W; ++i) target[p * W + i] = x[p + i * stride];
     }
   }
 }
@@ -66,15 +76,7 @@ SPOOL_INLINE void pack_native(int64_t length, int64_t k, const T* x, int64_t str
       }
     }
   } else if (k_stride == 1) {
-    for (int64_t s = 0; s < whole; ++s) {
-      const T* from = x + s * W * stride;
-      T* to = target + s * strip;
-      int64_t p = 0;
-      for (; p + 4 <= k; p += 4) transpose_four<T, W>(from + p, stride, to + p * W);
-      for (; p < k; ++p) {
-        for (int i = 0; i < W; ++i) to[p * W + i] = from[p + i * stride];
-      }
-    }
+    for (int64_t s = 0; s < whole; ++s) transpose_strip<T, W>(k, x + s * W * stride, stride, target + s * strip);
   } else {
     for (int64_t s = 0; s < whole; ++s) {
       for (int64_t p = 0; p < k; ++p) {

@@ -31,7 +31,7 @@ struct Panels {
     k_blocks = ceil_div(s.k, kc);
     const int64_t m_most = element == 4 ? 144 : 72;
     mc = std::min(round_up(ceil_div(s.m, ceil_div(std::max<int64_t>(s.m, 1), m_most)), max_mr), m_most);
-    nc = std::min(round_up(s.n, max_nr), s.m <= 16 ? max_nr : static_cast<int64_t>(1024));
+    nc = std::min(round_up(s.n, max_nr), s.m <= 2 * few_rows ? max_nr : static_cast<int64_t>(1024));
     a_bytes = mc * kc * element;
     b_bytes = nc * kc * element;
     const int64_t work = s.m * s.n * s.k;
