@@ -128,17 +128,15 @@ struct Product {
   }
 
   /// A few rows times a B whose rows are contiguous, read where it lies.
-  bool streams_rows() const {
-    return shape.m <= few_rows && shape.n >= 128 && a.kind == native && b.kind == native && b.col_stride == 1;
-  }
+  bool streams_rows() const { return shape.m <= few_rows && shape.n >= 128 && a.kind == native && b.kind == native && b.col_stride == 1; }
   void stream_rows(int64_t i0, int64_t m, int64_t j0, int64_t n, int64_t batch, const GemmOutput<T>& c) const {
     const int64_t width = few_rows_bytes / static_cast<int64_t>(sizeof(T)) / m / 64 * 64;
     for (int64_t j = 0; j < n; j += width) {
       const int64_t columns = std::min(width, n - j);
       T* corner = c.data + batch * c.batch_stride + i0 * c.row_stride + j0 + j;
       for (int64_t k0 = 0; k0 < shape.k; k0 += panels.kc) {
-        const TileArgs<T> args{std::min(panels.kc, shape.k - k0), a.row_stride, a.col_stride, b.row_stride, c.row_stride,
-                               options.alpha, options.accumulate || k0 > 0};
+        const TileArgs<T> args{std::min(panels.kc, shape.k - k0), a.row_stride, a.col_stride, b.row_stride, c.row_stride, options.alpha,
+                               options.accumulate || k0 > 0};
         const void* a_at = at(a, batch * a.batch_stride + i0 * a.row_stride + k0 * a.col_stride);
         const void* b_at = at(b, batch * b.batch_stride + k0 * b.row_stride + j0 + j);
         fn.rows(m, args, static_cast<const T*>(a_at), static_cast<const T*>(b_at), corner, columns);

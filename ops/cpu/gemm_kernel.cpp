@@ -81,7 +81,6 @@ SPOOL_INLINE void rows_body(int64_t rows, const TileArgs<T>& args, const T* a, c
       const T* x = a + i * args.a_row + p * args.a_col;
       const T x0 = x[0], x1 = x[args.a_col], x2 = x[2 * args.a_col], x3 = x[3 * args.a_col];
       T* sum = sums + i * n;
-#pragma GCC ivdep
       for (int64_t j = 0; j < n; ++j) {
         T s = sum[j];
         s += x0 * b0[j];
@@ -160,8 +159,8 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
     tile_body<T, bytes / sizeof(T), Rows, Vectors>(args, a, b, c);                                                    \
   }                                                                                                                   \
   template <class T>                                                                                                  \
-  target void rows_##level(int64_t rows, const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) { \
-    rows_body(rows, args, a, b, c, n); \
+  target void rows_##level(int64_t rows, const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) {          \
+    rows_body(rows, args, a, b, c, n);                                                                                \
   }                                                                                                                   \
   template <class T>                                                                                                  \
   target void finish_##level(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>& f) {                \
@@ -181,7 +180,7 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
       ((set.tile[0][R + 1] = tile_##level<T, R + 1, 1>, set.tile[1][R + 1] = tile_##level<T, R + 1, 2>), ...);        \
     }                                                                                                                 \
     (std::make_integer_sequence<int, mr>{});                                                                          \
-    set.rows = rows_##level<T>;                                                                                         \
+    set.rows = rows_##level<T>;                                                                                       \
     set.finish = finish_##level<T>;                                                                                   \
     set.pack_a[native] = pack_##level<T, T, mr>;                                                                      \
     set.pack_b[native] = pack_##level<T, T, nr>;                                                                      \

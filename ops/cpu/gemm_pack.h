@@ -28,6 +28,8 @@ template <class T, int Rows, int W>
 SPOOL_INLINE void transpose_four(const T* x, int64_t stride, T* target) {
   using V = typename Quad<T>::Vector;
   V r0, r1, r2 = {}, r3 = {};
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) __builtin_prefetch(x + (Rows + r) * stride);  // the rows that follow; the hardware sees runs too short
   std::memcpy(&r0, x, sizeof(V));
   std::memcpy(&r1, x + stride, sizeof(V));
   if constexpr (Rows == 4) {
@@ -48,7 +50,7 @@ SPOOL_INLINE void transpose_four(const T* x, int64_t stride, T* target) {
 template <class T, int W>
 SPOOL_INLINE void transpose_strip(int64_t k, const T* x, int64_t stride, T* target) {
   static_assert(W % 4 == 0 || W % 4 == 2);
-  constexpr int64_t run = 64;
+  constexpr int64_t run = 256;
   for (int64_t p0 = 0; p0 < k; p0 += run) {
     const int64_t end = k - p0 < run ? k : p0 + run, quads = p0 + (end - p0) / 4 * 4;
     for (int64_t i = 0; i + 4 <= W; i += 4) {
