@@ -10,7 +10,7 @@ namespace spool::cpu {
 
 int64_t gemm_k_block(int64_t k) {
   if (k <= 384) return k;
-  return detail::round_up(detail::ceil_div(k, detail::ceil_div(k, 256)), 8);
+  return detail::round_up(detail::ceil_div(k, detail::ceil_div(k, 320)), 8);
 }
 
 size_t gemm_scratch_bytes(const GemmShape& shape, Dtype compute, int threads) {

@@ -14,7 +14,8 @@
 //   small products is spread over threads by product, a large product by tiles of C, a small C with a long k by blocks of k.
 // * Zero sizes are fine: k = 0 gives AB = 0 and still applies C, bias and activation.
 //
-// Speed (Zen 3, f32): 85-90 % of the multiply-add peak on large products, whatever the transposes.
+// Speed (Zen 3, f32): 80-90 % of the multiply-add peak on large products, whatever the transposes; a row times a transposed matrix is
+// the slow case, about half the memory bandwidth.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -59,7 +60,7 @@ struct GemmOptions {
 /// ones, about 1.5 MB a thread for large ones. A multiple of 64. Depends on nothing but the arguments, never on the machine.
 size_t gemm_scratch_bytes(const GemmShape& shape, Dtype compute, int threads = num_threads());
 
-/// Length of the blocks in which sums over k are formed: k itself up to 384, then near 256.
+/// Length of the blocks in which sums over k are formed: k itself up to 384, then at most 320.
 int64_t gemm_k_block(int64_t k);
 
 namespace detail {
