@@ -1,0 +1,30 @@
+#include <spool/nn/layers.h>
+#include <spool/ops/dropout.h>
+#include <spool/ops/embedding.h>
+#include <spool/ops/layer_norm.h>
+#include <spool/tensor/error.h>
+
+#include <cmath>
+
+namespace spool::nn {
+
+Linear::Linear(Slot at, Config c) : Layer(at), weight{at("weight"), {c.out, c.in}, Init::uniform(1 / std::sqrt(double(c.in)))} {
+  if (c.bias) bias.emplace(at("bias"), Shape{c.out}, Init::uniform(1 / std::sqrt(double(c.in))));
+}
+Tensor Linear::forward(const Tensor& x, Activation activation) const { return linear(x, weight, bias ? bias->value : Tensor(), activation); }
+
+Embedding::Embedding(Slot at, Config c) : Layer(at), weight{at("weight"), {c.count, c.dim}, Init::normal(1)} {}
+Tensor Embedding::forward(const Tensor& ids) const { return embedding(weight, ids); }
+
+LayerNorm::LayerNorm(Slot at, Config c) : Layer(at), config(c), weight{at("weight"), {c.dim}, Init::constant(1)}, bias{at("bias"), {c.dim}, Init::constant(0)} {}
+Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, bias, config.eps); }
+
+Dropout::Dropout(Slot at, double probability) : Layer(at), p(probability) {
+  if (!(p >= 0 && p <= 1)) fail<ConfigError>("dropout: p must be in [0, 1], got ", p);
+}
+Tensor Dropout::forward(const Tensor& x, int64_t position) const {
+  if (!training() || p == 0) return x;
+  return dropout(x, p, ambient().random.fold(path()), {.position = position});
+}
+
+}  // namespace spool::nn

@@ -1,0 +1,51 @@
+#pragma once
+// The plain layers: Linear, Embedding, LayerNorm, Dropout.
+#include <spool/nn/module.h>
+#include <spool/ops/linear.h>
+
+namespace spool::nn {
+
+/// y = x·Wᵀ + b, optionally followed by an activation in the same pass. weight [out, in], bias [out], as in PyTorch. Initial values are
+/// uniform in ±1/√in.
+struct Linear : Layer<Linear> {
+  struct Config {
+    int64_t in, out;
+    bool bias = true;
+  };
+  Linear(Slot at, Config config);
+  Parameter weight;
+  std::optional<Parameter> bias;
+  Tensor forward(const Tensor& x, Activation activation = Activation::none) const;  ///< [..., in] -> [..., out]
+};
+
+/// Rows of a table [count, dim] by index. Initial values are N(0, 1).
+struct Embedding : Layer<Embedding> {
+  struct Config {
+    int64_t count, dim;
+  };
+  Embedding(Slot at, Config config);
+  Parameter weight;
+  Tensor forward(const Tensor& ids) const;  ///< ids [...] -> [..., dim]
+};
+
+/// Normalises the last axis to mean 0 and variance 1, then scales and shifts. weight, bias [dim].
+struct LayerNorm : Layer<LayerNorm> {
+  struct Config {
+    int64_t dim;
+    double eps = 1e-5;
+  };
+  LayerNorm(Slot at, Config config);
+  Config config;
+  Parameter weight, bias;
+  Tensor forward(const Tensor& x) const;
+};
+
+/// Zeroes elements with probability p and scales the rest by 1/(1 − p) while training. Which ones is a function of the ambient random
+/// stream, this module's path and the element's global position (batch, position + row, column), so slices and recomputation agree.
+struct Dropout : Layer<Dropout> {
+  Dropout(Slot at, double p);
+  double p;
+  Tensor forward(const Tensor& x, int64_t position = 0) const;  ///< [..., length, dim]
+};
+
+}  // namespace spool::nn

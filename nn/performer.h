@@ -1,0 +1,116 @@
+#pragma once
+// The Performer of "Sub-Linear Memory: How to Make Performers SLiM" (Likhosherstov et al., NeurIPS 2021), as its reference code builds it:
+// a causal language model whose attention is linear, so that a sequence can be run slice by slice with a state of fixed size.
+#include <spool/autograd/scan.h>
+#include <spool/nn/layers.h>
+#include <spool/ops/linear_attention.h>
+
+#include <string>
+#include <vector>
+
+namespace spool::nn {
+
+/// Where a layer normalises. `branch`: h = x + LN(Att(x)), the language-modelling runs; `pre`: h = x + Att(LN(x)), the copying task.
+enum class NormPlacement { branch, pre };
+
+struct PerformerConfig {
+  int64_t vocab = 256;
+  int64_t d_model = 256;  ///< A multiple of 4 and of `heads`.
+  int64_t layers = 3;
+  int64_t heads = 4;
+  int64_t d_ff = 1024;
+  std::string feature = "sqr";  ///< g of the paper: sqr, relu, elu+1, abs, favor+ or favor+_n (n random blocks).
+  NormPlacement norm = NormPlacement::branch;
+  bool out_projection = false;  ///< A map W_O after the heads; the reference has none.
+  double dropout = 0;
+  double eps = 1e-16;           ///< Added to the denominator; see linear_attention.
+
+  /// Features a head: M of the paper.
+  int64_t features() const;
+  /// Elements of all states of one sequence: layers · M · (d + 1) · heads.
+  int64_t state_elements() const { return layers * features() * (d_model / heads + 1) * heads; }
+  void validate() const;  ///< Throws ConfigError naming the key.
+
+  template <class Self, class V>
+  static void visit_fields(Self& self, V&& v) {
+    v("vocab", self.vocab, "symbols");
+    v("d_model", self.d_model, "width of the model");
+    v("layers", self.layers, "layers");
+    v("heads", self.heads, "attention heads");
+    v("d_ff", self.d_ff, "width of the feed-forward block");
+    v("feature", self.feature, "feature map: sqr, relu, elu+1, abs, favor+ or favor+_n");
+    v("norm", self.norm, "where a layer normalises: branch or pre");
+    v("out_projection", self.out_projection, "a linear map after the heads");
+    v("dropout", self.dropout, "probability of zeroing an activation");
+    v("eps", self.eps, "added to the attention's denominator");
+  }
+};
+
+/// Token sequences to be learned from. The model reads tokens[:, :-1] and is asked for tokens[:, 1:].
+struct TokenBatch {
+  Tensor tokens;       ///< u8, i32 or i64 [batch, L].
+  Tensor mask;         ///< bool [batch, L] or undefined: whether a token counts as a target. Column 0 never does.
+  int64_t scored = 0;  ///< Targets that count, over the whole batch: the loss is divided by it.
+};
+/// A batch without a mask: every token but the first counts.
+TokenBatch token_batch(Tensor tokens);
+
+class Performer : public Layer<Performer> {
+ public:
+  Performer(Slot at, const PerformerConfig& config);
+  const PerformerConfig& config() const { return config_; }
+
+  /// Logits [batch, length, vocab] for tokens [batch, length] that start at `position`, from zero state.
+  Tensor forward(const Tensor& tokens, int64_t position = 0) const;
+
+  /// Mean cross-entropy in nats over the scored targets, all positions on one tape. 0 when nothing is scored.
+  Tensor loss(const TokenBatch& batch) const;
+  /// The same number through `scan` in slices of `chunk` positions: memory for one slice, one more forward pass.
+  Tensor chunked_loss(const TokenBatch& batch, int64_t chunk, StatePolicy policy = StatePolicy::subtract64, double* residue = nullptr) const;
+
+  /// States of a stream that is fed piece by piece: one [batch, heads, M, d + 1] a layer, and the position of the next token.
+  struct Stream {
+    Tensors states;
+    int64_t position = 0;
+  };
+  Stream stream(int64_t batch, Dtype state_dtype = Dtype::f32) const;
+  /// Logits of the next tokens [batch, n] of the stream, n ≥ 1; advances it. One token costs the same at any position.
+  Tensor advance(Stream& stream, const Tensor& tokens) const;
+
+  /// Draws the random features of favor+ anew (a no-op for the other maps).
+  void redraw_features(RandomKey key);
+
+ private:
+  struct Attention : Layer<Attention> {
+    Attention(Slot at, const PerformerConfig& config);
+    const PerformerConfig& config;
+    Linear query, key, value;
+    std::optional<Linear> output;
+    std::optional<Buffer> omega;
+    Tensor forward(const Tensor& x, Carry& carry, int layer) const;
+    LinearAttentionOptions options() const;
+    Tensor features(const Tensor& projected) const;
+  };
+  struct Block : Layer<Block> {
+    Block(Slot at, const PerformerConfig& config);
+    const PerformerConfig& config;
+    Attention attention;
+    LayerNorm attention_norm;
+    Linear up, down;
+    LayerNorm feed_forward_norm;
+    Dropout attention_dropout, feed_forward_dropout;
+    Tensor forward(const Tensor& x, Carry& carry, int layer, int64_t position) const;
+    Tensor feed_forward(const Tensor& x) const;
+  };
+
+  Tensor hidden(const Tensor& tokens, int64_t position, Carry& carry) const;
+  /// Σ of cross-entropy over the scored targets of positions [begin, end).
+  Tensor slice_loss(const TokenBatch& batch, int64_t begin, int64_t end, Carry& carry) const;
+
+  const PerformerConfig config_;
+  Embedding embed_;
+  List<Block> layers_;
+  Linear head_;
+};
+
+}  // namespace spool::nn
