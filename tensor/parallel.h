@@ -1,6 +1,7 @@
 #pragma once
 // Threads. Work is cut into blocks by its size alone, never by the number of threads, so results do not depend on how many run.
 #include <cstdint>
+#include <type_traits>
 
 namespace spool {
 
@@ -19,7 +20,7 @@ void run_blocks(int64_t blocks, bool parallel, BlockFn fn, void* context);
 template <class F>
 void parallel_blocks(int64_t blocks, int64_t work_per_block, F&& f) {
   const bool parallel = blocks > 1 && blocks * work_per_block >= parallel_threshold;
-  detail::run_blocks(blocks, parallel, [](void* context, int64_t block) { (*static_cast<F*>(context))(block); }, &f);
+  detail::run_blocks(blocks, parallel, [](void* context, int64_t block) { (*static_cast<std::remove_reference_t<F>*>(context))(block); }, const_cast<std::remove_const_t<std::remove_reference_t<F>>*>(&f));
 }
 
 /// Calls f(begin, end) over [0, n) in blocks of `grain` elements of work 1 each.

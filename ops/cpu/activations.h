@@ -9,7 +9,7 @@
 
 #include <spool/ops/cpu/vec_math.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 
 enum class Activation : uint8_t { none, relu, gelu_erf, gelu_tanh, silu };
 
@@ -79,4 +79,4 @@ SPOOL_INLINE T activate_derivative(T x) {
   return T(1);
 }
 
-}  // namespace spool::cpu
+}  // namespace spool::kernels

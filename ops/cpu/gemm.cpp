@@ -6,7 +6,7 @@
 
 #include <spool/ops/cpu/gemm_plan.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 
 int64_t gemm_k_block(int64_t k) {
   if (k <= 384) return k;
@@ -270,4 +270,4 @@ template void gemm<double>(const GemmShape&, const GemmSource&, const GemmSource
                            std::span<std::byte>);
 
 }  // namespace detail
-}  // namespace spool::cpu
+}  // namespace spool::kernels

@@ -25,7 +25,7 @@
 #include <spool/tensor/dtype.h>
 #include <spool/tensor/parallel.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 
 struct GemmShape {
   int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -88,4 +88,4 @@ void gemm(const GemmShape& shape, const GemmInput<A>& a, const GemmInput<B>& b, 
   detail::gemm<T>(shape, detail::gemm_source<A, T>(a), detail::gemm_source<B, T>(b), c, options, scratch);
 }
 
-}  // namespace spool::cpu
+}  // namespace spool::kernels

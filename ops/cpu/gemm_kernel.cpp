@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-namespace spool::cpu::detail {
+namespace spool::kernels::detail {
 namespace {
 
 template <class T, int Lanes>
@@ -223,4 +223,4 @@ const Kernels<T>& kernels() {
 template const Kernels<float>& kernels();
 template const Kernels<double>& kernels();
 
-}  // namespace spool::cpu::detail
+}  // namespace spool::kernels::detail

@@ -17,7 +17,7 @@
 #include <spool/ops/cpu/activations.h>
 #include <spool/tensor/dtype.h>
 
-namespace spool::cpu::detail {
+namespace spool::kernels::detail {
 
 inline constexpr int max_mr = 12;  ///< Largest mr of any level; packed A is sized in multiples of it.
 inline constexpr int max_nr = 32;  ///< Largest nr of any level; packed B is sized in multiples of it.
@@ -74,4 +74,4 @@ inline constexpr SourceKind source_kind<bfloat16> = from_bf16;
 template <>
 inline constexpr SourceKind source_kind<float16> = from_f16;
 
-}  // namespace spool::cpu::detail
+}  // namespace spool::kernels::detail

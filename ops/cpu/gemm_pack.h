@@ -7,7 +7,7 @@
 
 #include <spool/ops/cpu/gemm_kernel.h>
 
-namespace spool::cpu::detail {
+namespace spool::kernels::detail {
 
 template <class T>
 struct Quad {
@@ -134,4 +134,4 @@ SPOOL_INLINE void pack(int64_t length, int64_t k, const void* source, int64_t st
   }
 }
 
-}  // namespace spool::cpu::detail
+}  // namespace spool::kernels::detail

@@ -7,7 +7,7 @@
 #include <spool/ops/cpu/gemm.h>
 #include <spool/ops/cpu/gemm_kernel.h>
 
-namespace spool::cpu::detail {
+namespace spool::kernels::detail {
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -74,4 +74,4 @@ struct Grid {
   }
 };
 
-}  // namespace spool::cpu::detail
+}  // namespace spool::kernels::detail

@@ -19,7 +19,7 @@
 
 #include <spool/ops/cpu/clones.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 
 namespace detail {
 SPOOL_INLINE float from_bits(uint32_t u) { return std::bit_cast<float>(u); }
@@ -108,4 +108,4 @@ SPOOL_INLINE double vtanh(double x) { return std::tanh(x); }
 SPOOL_INLINE double verf(double x) { return std::erf(x); }
 SPOOL_INLINE double vsigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-}  // namespace spool::cpu
+}  // namespace spool::kernels

@@ -12,7 +12,7 @@
 
 #include <spool/ops/cpu/gemm.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 namespace {
 
 std::mt19937 random_bits(20240607);  // NOLINT: the same sequence in every run
@@ -286,4 +286,4 @@ TEST(Gemm, SmallProductsNeedNoScratchAndLargeOnesSay) {
 }
 
 }  // namespace
-}  // namespace spool::cpu
+}  // namespace spool::kernels

@@ -8,7 +8,7 @@
 
 #include <spool/ops/cpu/activations.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity();
@@ -151,4 +151,4 @@ TEST(Activations, DerivativesMatchDifferences) {
 }
 
 }  // namespace
-}  // namespace spool::cpu
+}  // namespace spool::kernels
