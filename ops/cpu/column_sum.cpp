@@ -6,7 +6,7 @@
 #include <spool/ops/cpu/gemm_pack.h>
 #include <spool/tensor/parallel.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 namespace {
 
 constexpr int64_t group = 64;  // columns of one task: whole cache lines, and a stack of partial sums that stays in the first-level cache
@@ -63,4 +63,4 @@ template void column_sum(int64_t, int64_t, const double*, int64_t, double*, bool
 template void column_sum(int64_t, int64_t, const bfloat16*, int64_t, float*, bool);
 template void column_sum(int64_t, int64_t, const float16*, int64_t, float*, bool);
 
-}  // namespace spool::cpu
+}  // namespace spool::kernels

@@ -8,7 +8,7 @@
 
 #include <spool/tensor/dtype.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 
 inline constexpr int64_t column_sum_rows = 64;
 
@@ -17,4 +17,4 @@ inline constexpr int64_t column_sum_rows = 64;
 template <class In, class T>
 void column_sum(int64_t rows, int64_t n, const In* x, int64_t row_stride, T* sums, bool accumulate);
 
-}  // namespace spool::cpu
+}  // namespace spool::kernels

@@ -13,17 +13,17 @@ using namespace spool;
 
 template <class In, class T>
 void product(benchmark::State& state) {
-  const cpu::GemmShape s{state.range(0), state.range(1), state.range(2)};
+  const kernels::GemmShape s{state.range(0), state.range(1), state.range(2)};
   const bool ta = state.range(3) != 0, tb = state.range(4) != 0;
   const int threads = static_cast<int>(state.range(5)), before = num_threads();
   set_num_threads(threads);
   std::vector<In> a(static_cast<size_t>(s.m * s.k), In(0.5f)), b(static_cast<size_t>(s.k * s.n), In(0.25f));
   std::vector<T> c(static_cast<size_t>(s.m * s.n));
-  const size_t bytes = cpu::gemm_scratch_bytes(s, dtype_of<T>, threads);
+  const size_t bytes = kernels::gemm_scratch_bytes(s, dtype_of<T>, threads);
   const std::unique_ptr<std::byte, decltype(&std::free)> scratch(static_cast<std::byte*>(std::aligned_alloc(64, bytes + 64)), &std::free);
-  const cpu::GemmInput<In> left{a.data(), ta ? 1 : s.k, ta ? s.m : 1}, right{b.data(), tb ? 1 : s.n, tb ? s.k : 1};
+  const kernels::GemmInput<In> left{a.data(), ta ? 1 : s.k, ta ? s.m : 1}, right{b.data(), tb ? 1 : s.n, tb ? s.k : 1};
   for (auto _ : state) {
-    cpu::gemm(s, left, right, cpu::GemmOutput<T>{c.data(), s.n}, {}, {scratch.get(), bytes});
+    kernels::gemm(s, left, right, kernels::GemmOutput<T>{c.data(), s.n}, {}, {scratch.get(), bytes});
     benchmark::ClobberMemory();
   }
   state.counters["FLOP/s"] = benchmark::Counter(2.0 * static_cast<double>(s.m * s.n * s.k), benchmark::Counter::kIsIterationInvariantRate);

@@ -9,7 +9,7 @@
 #include <spool/ops/cpu/column_sum.h>
 #include <spool/tensor/parallel.h>
 
-namespace spool::cpu {
+namespace spool::kernels {
 namespace {
 
 template <class In, class T>
@@ -58,4 +58,4 @@ TEST(ColumnSum, MatchesAndKeepsItsBits) {
 }
 
 }  // namespace
-}  // namespace spool::cpu
+}  // namespace spool::kernels
