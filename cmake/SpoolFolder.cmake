@@ -9,6 +9,9 @@ function(spool_folder name)
   set(source_dir "${PROJECT_SOURCE_DIR}/${name}")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${source_dir}/*.cpp")
   file(GLOB headers CONFIGURE_DEPENDS "${source_dir}/*.h")
+  if(NOT sources)
+    return()  # nothing lives here yet
+  endif()
 
   set(include_dir "${PROJECT_BINARY_DIR}/include/${name}")
   file(MAKE_DIRECTORY "${include_dir}/spool")

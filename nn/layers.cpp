@@ -1,7 +1,7 @@
 #include <spool/nn/layers.h>
 #include <spool/ops/dropout.h>
 #include <spool/ops/embedding.h>
-#include <spool/ops/layer_norm.h>
+#include <spool/ops/norm.h>
 #include <spool/tensor/error.h>
 
 #include <cmath>

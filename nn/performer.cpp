@@ -1,5 +1,4 @@
 #include <spool/nn/performer.h>
-#include <spool/ops/activation.h>
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/cast.h>
 #include <spool/ops/concat.h>

@@ -1,0 +1,33 @@
+#pragma once
+// Index tensors: their types, and the check that comes before any read. Private to ops/.
+#include <spool/tensor/error.h>
+#include <spool/tensor/tensor.h>
+
+namespace spool::kernels {
+
+inline void require_index(std::string_view op, Dtype dtype) {
+  if (!is_integer(dtype)) fail<DtypeError>(op, ": needs u8, i32 or i64 indices, got ", dtype_name(dtype));
+}
+
+template <class F>
+void visit_index(std::string_view op, Dtype dtype, F&& f) {
+  switch (dtype) {
+    case Dtype::u8: return f.template operator()<uint8_t>();
+    case Dtype::i32: return f.template operator()<int32_t>();
+    case Dtype::i64: return f.template operator()<int64_t>();
+    default: require_index(op, dtype);
+  }
+}
+
+/// Throws IndexError for the first index outside [0, count) that is not `except`. `indices` is contiguous.
+inline void check_indices(std::string_view op, const Tensor& indices, int64_t count, int64_t except = -1, bool has_exception = false) {
+  visit_index(op, indices.dtype(), [&]<class I>() {
+    const I* id = static_cast<const I*>(indices.raw());
+    for (int64_t i = 0; i < indices.numel(); ++i) {
+      const auto at = int64_t(id[i]);
+      if ((at < 0 || at >= count) && !(has_exception && at == except)) fail<IndexError>(op, ": index ", at, " at position ", i, " is out of range for ", count);
+    }
+  });
+}
+
+}  // namespace spool::kernels

@@ -1,0 +1,111 @@
+#pragma once
+// The inner loop of linear attention: a running sum of outer products that is updated and read in one pass. Private to ops/.
+//
+//   for each token t in order:   R += a_t b_tᵀ ;   o_t = c_tᵀ R          R [rows, width], a, c [rows], b, o [width]
+//
+// Every use of it (outputs, and the gradients of q, k and v) is this loop with other roles. R is walked in tiles of columns that stay in
+// L1; a few tokens are taken through a tile at a time, so that an element of R is loaded and stored once for all of them. The sums of an
+// element run over tokens, and those of an output over rows, one by one: bits depend neither on tiles nor on where a sequence is cut.
+#include <spool/ops/cpu/clones.h>
+
+#include <cstdint>
+
+namespace spool::kernels {
+
+/// Columns of one vector register; `width` is a multiple of it (rows of R, b and o are padded with zeros).
+template <class S>
+inline constexpr int64_t scan_lanes = 32 / int64_t(sizeof(S));
+
+template <class S>
+struct ScanVector {
+  typedef S type __attribute__((vector_size(32), aligned(8), may_alias));
+};
+
+/// `tokens` tokens through `tiles` registers of columns starting at `column`.
+template <class S, int tokens, int tiles>
+SPOOL_INLINE void scan_tile(const S* a, const S* b, const S* c, S* r, S* o, int64_t rows, int64_t width, int64_t column) {
+  using V = typename ScanVector<S>::type;
+  constexpr int64_t lanes = scan_lanes<S>;
+  V sum[tokens][tiles], add[tokens][tiles];
+  for (int t = 0; t < tokens; ++t)
+    for (int i = 0; i < tiles; ++i) {
+      sum[t][i] = V{};
+      add[t][i] = *reinterpret_cast<const V*>(b + t * width + column + i * lanes);
+    }
+  for (int64_t m = 0; m < rows; ++m) {
+    S* row = r + m * width + column;
+    V now[tiles];
+    for (int i = 0; i < tiles; ++i) now[i] = *reinterpret_cast<const V*>(row + i * lanes);
+    for (int t = 0; t < tokens; ++t) {
+      const S key = a[t * rows + m], query = c[t * rows + m];
+      for (int i = 0; i < tiles; ++i) {
+        now[i] += key * add[t][i];
+        sum[t][i] += query * now[i];
+      }
+    }
+    for (int i = 0; i < tiles; ++i) *reinterpret_cast<V*>(row + i * lanes) = now[i];
+  }
+  for (int t = 0; t < tokens; ++t)
+    for (int i = 0; i < tiles; ++i) *reinterpret_cast<V*>(o + t * width + column + i * lanes) = sum[t][i];
+}
+
+/// The loop above for n tokens: a, c [n, rows], b, o [n, width], R [rows, width].
+template <class S>
+SPOOL_CLONES void scan_block(const S* a, const S* b, const S* c, S* r, S* o, int64_t n, int64_t rows, int64_t width) {
+  constexpr int64_t lanes = scan_lanes<S>;
+  for (int64_t column = 0; column < width;) {
+    const bool pair = column + 2 * lanes <= width;
+    int64_t t = 0;
+    if (pair) {
+      for (; t + 3 <= n; t += 3) scan_tile<S, 3, 2>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
+      for (; t < n; ++t) scan_tile<S, 1, 2>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
+    } else {
+      for (; t + 4 <= n; t += 4) scan_tile<S, 4, 1>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
+      for (; t < n; ++t) scan_tile<S, 1, 1>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
+    }
+    column += (pair ? 2 : 1) * lanes;
+  }
+}
+
+/// The update alone: R += a_t b_tᵀ for n tokens.
+template <class S>
+SPOOL_CLONES void scan_add(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width) {
+  for (int64_t m = 0; m < rows; ++m)
+    for (int64_t t = 0; t < n; ++t) {
+      const S key = a[t * rows + m];
+      for (int64_t j = 0; j < width; ++j) r[m * width + j] += key * b[t * width + j];
+    }
+}
+
+/// Key sums: s += k_t, then den_t = q_t·s, for n tokens of `rows` features; 8 lanes whatever the vector width.
+template <class S>
+SPOOL_CLONES void scan_denominator(const S* k, const S* q, S* s, S* den, int64_t n, int64_t rows) {
+  for (int64_t t = 0; t < n; ++t) {
+    S lane[8] = {};
+    int64_t m = 0;
+    for (; m + 8 <= rows; m += 8)
+      for (int l = 0; l < 8; ++l) {
+        s[m + l] += k[t * rows + m + l];
+        lane[l] += q[t * rows + m + l] * s[m + l];
+      }
+    for (; m < rows; ++m) {
+      s[m] += k[t * rows + m];
+      lane[0] += q[t * rows + m] * s[m];
+    }
+    den[t] = ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
+  }
+}
+
+/// s += x_t·u_t, then y_t += s, for n tokens of `rows` elements (the key sum's share of a gradient; `scale` is u, or per-token 1).
+template <class S>
+SPOOL_CLONES void scan_shift(const S* x, const S* u, S* s, S* y, const S* w, int64_t n, int64_t rows) {
+  for (int64_t t = 0; t < n; ++t) {
+    const S in = u ? u[t] : S(1), out = w ? w[t] : S(1);
+    for (int64_t m = 0; m < rows; ++m) {
+      s[m] += in * x[t * rows + m];
+      y[t * rows + m] += out * s[m];
+    }
+  }
+}
+
+}  // namespace spool::kernels

@@ -1,0 +1,148 @@
+#include <spool/ops/cpu/gemm.h>
+#include <spool/ops/cpu/product.h>
+#include <spool/tensor/ambient.h>
+#include <spool/tensor/copy.h>
+#include <spool/tensor/error.h>
+
+#include <utility>
+
+namespace spool::kernels {
+namespace {
+
+bool is_half(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::f16; }
+
+/// Batch axes of the three operands; those that can be walked with one stride each are merged.
+struct Batches {
+  Shape sizes;
+  Strides a, b, c;
+  Batches(const Tensor& ta, const Tensor& tb, const Tensor& tc) {
+    for (int i = 0; i < tc.dims() - 2; ++i) {
+      const int64_t size = tc.shape()[i], sa = ta.strides()[i], sb = tb.strides()[i], sc = tc.strides()[i];
+      if (size == 1) continue;
+      const int last = sizes.size() - 1;
+      if (last >= 0 && a[last] == sa * size && b[last] == sb * size && c[last] == sc * size) {
+        sizes[last] *= size;
+        a[last] = sa;
+        b[last] = sb;
+        c[last] = sc;
+      } else {
+        sizes.push_back(size);
+        a.push_back(sa);
+        b.push_back(sb);
+        c.push_back(sc);
+      }
+    }
+    if (sizes.empty()) {
+      sizes.push_back(1);
+      a.push_back(0);
+      b.push_back(0);
+      c.push_back(0);
+    }
+  }
+};
+
+GemmShape gemm_shape(const Shape& c, int64_t k, int64_t batch) { return {c[c.size() - 2], c[c.size() - 1], k, batch}; }
+
+template <class In, class C>
+void run(C* c, const Tensor& tc, const Tensor& a, const Tensor& b, const ProductOptions& options, std::span<std::byte> scratch) {
+  const int rows = tc.dims() - 2, columns = tc.dims() - 1;
+  const Batches batches(a, b, tc);
+  const int inner = batches.sizes.size() - 1;
+  int64_t outer = 1;
+  for (int i = 0; i < inner; ++i) outer *= batches.sizes[i];
+  GemmOptions<C> gemm_options;
+  gemm_options.accumulate = options.accumulate;
+  gemm_options.activation = options.activation;
+  if (options.bias.defined() && std::is_same_v<In, C>) gemm_options.bias = static_cast<const C*>(options.bias.raw());
+  for (int64_t o = 0; o < outer; ++o) {
+    int64_t at_a = 0, at_b = 0, at_c = 0, rest = o;
+    for (int i = inner - 1; i >= 0; --i) {
+      const int64_t at = rest % batches.sizes[i];
+      rest /= batches.sizes[i];
+      at_a += at * batches.a[i];
+      at_b += at * batches.b[i];
+      at_c += at * batches.c[i];
+    }
+    if (options.pre.defined() && std::is_same_v<In, C>) {
+      gemm_options.pre = static_cast<C*>(options.pre.raw()) + at_c;
+      gemm_options.pre_row_stride = tc.strides()[rows];
+      gemm_options.pre_batch_stride = batches.c[inner];
+    }
+    gemm(gemm_shape(tc.shape(), a.shape()[columns], batches.sizes[inner]),
+         GemmInput<In>{static_cast<const In*>(a.raw()) + at_a, a.strides()[rows], a.strides()[columns], batches.a[inner]},
+         GemmInput<In>{static_cast<const In*>(b.raw()) + at_b, b.strides()[rows], b.strides()[columns], batches.b[inner]},
+         GemmOutput<C>{c + at_c, tc.strides()[rows], batches.c[inner]}, gemm_options, scratch);
+  }
+}
+
+/// 16-bit results: an f32 product in scratch, then bias, activation and rounding in one pass.
+template <class In>
+void finish_half(const float* wide, const Tensor& c, const ProductOptions& options) {
+  const int64_t n = c.shape().back(), rows = n ? c.numel() / n : 0;
+  In* out = static_cast<In*>(c.raw());
+  In* pre = options.pre.defined() ? static_cast<In*>(options.pre.raw()) : nullptr;
+  const In* bias = options.bias.defined() ? static_cast<const In*>(options.bias.raw()) : nullptr;
+  const auto act = [&](float z) {
+    switch (options.activation) {
+      case Activation::relu: return activate<Activation::relu>(z);
+      case Activation::gelu_erf: return activate<Activation::gelu_erf>(z);
+      case Activation::gelu_tanh: return activate<Activation::gelu_tanh>(z);
+      case Activation::silu: return activate<Activation::silu>(z);
+      case Activation::none: break;
+    }
+    return z;
+  };
+  parallel_blocks(rows, 4 * n, [&](int64_t r) {
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t at = r * n + j;
+      const float z = wide[at] + (bias ? float(bias[j]) : 0.f);
+      if (pre) pre[at] = static_cast<In>(z);
+      out[at] = static_cast<In>(act(z));
+    }
+  });
+}
+
+int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+int64_t product_scratch(const Shape& c, int64_t k, Dtype dtype) {
+  int64_t batch = 1;
+  for (int i = 0; i < c.size() - 2; ++i) batch *= c[i];
+  const auto panels = int64_t(gemm_scratch_bytes(gemm_shape(c, k, batch), dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32));
+  return panels + (is_half(dtype) ? align(numel(c) * 4) : 0);
+}
+
+void product(const Tensor& c, const Tensor& a, const Tensor& b, const ProductOptions& options, std::span<std::byte> scratch) {
+  if (c.numel() == 0) return;
+  visit_float("product", c.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
+      const auto wide_bytes = size_t(align(c.numel() * 4));
+      auto* wide = reinterpret_cast<float*>(scratch.data());
+      run<T, float>(wide, c, a, b, {}, scratch.subspan(wide_bytes));
+      finish_half<T>(wide, c, options);
+    } else {
+      run<T, T>(static_cast<T*>(c.raw()), c, a, b, options, scratch);
+    }
+  });
+}
+
+void accumulate_product(const Tensor& target, const Tensor& a, const Tensor& b) {
+  Storage scratch;
+  {
+    const With category(&Ambient::category, Category::scratch);
+    scratch = Storage(new StorageBody(product_scratch(target.shape(), a.shape().back(), target.dtype()), target.device()));
+  }
+  bump_version(target);
+  if (!target.device().meta) product(target, a, b, {.accumulate = true}, std::span(scratch->data, size_t(scratch->bytes)));
+}
+
+Tensor swapped(const Tensor& t) {
+  Shape shape = t.shape();
+  Strides strides = t.strides();
+  std::swap(shape[t.dims() - 1], shape[t.dims() - 2]);
+  std::swap(strides[t.dims() - 1], strides[t.dims() - 2]);
+  return t.view_as(shape, strides, t.offset());
+}
+
+}  // namespace spool::kernels

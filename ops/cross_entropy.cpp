@@ -1,0 +1,168 @@
+#include <spool/ops/cpu/index.h>
+#include <spool/ops/cpu/pointwise.h>
+#include <spool/ops/cpu/vec_math.h>
+#include <spool/ops/cross_entropy.h>
+#include <spool/tensor/copy.h>
+
+#include <cmath>
+#include <limits>
+
+namespace spool {
+namespace {
+
+using kernels::compute_t;
+
+/// log Σ e^x of a row, in 16 lanes.
+template <class T, class C>
+SPOOL_CLONES C row_lse(const T* x, int64_t n) {
+  constexpr int lanes = 16;
+  C top[lanes], sum[lanes] = {};
+  for (auto& t : top) t = -std::numeric_limits<C>::infinity();
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int l = 0; l < lanes; ++l) top[l] = static_cast<C>(x[i + l]) > top[l] ? static_cast<C>(x[i + l]) : top[l];
+  for (; i < n; ++i) top[0] = static_cast<C>(x[i]) > top[0] ? static_cast<C>(x[i]) : top[0];
+  C largest = top[0];
+  for (int l = 1; l < lanes; ++l) largest = top[l] > largest ? top[l] : largest;
+  for (i = 0; i + lanes <= n; i += lanes)
+    for (int l = 0; l < lanes; ++l) sum[l] += kernels::vexp(static_cast<C>(x[i + l]) - largest);
+  for (; i < n; ++i) sum[0] += kernels::vexp(static_cast<C>(x[i]) - largest);
+  for (int width = lanes / 2; width > 0; width /= 2)
+    for (int l = 0; l < width; ++l) sum[l] += sum[l + width];
+  return largest + std::log(sum[0]);
+}
+
+template <class T, class C>
+SPOOL_CLONES void gradient_row(const T* x, T* dx, int64_t n, C lse, C scale, C share) {
+  for (int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(scale * (kernels::vexp(static_cast<C>(x[i]) - lse) - share));
+}
+
+constexpr int64_t row_block = 256;
+
+int64_t count_scored(const Tensor& targets, int64_t ignored) {
+  int64_t count = 0;
+  kernels::visit_index("cross_entropy", targets.dtype(), [&]<class I>() {
+    const I* t = static_cast<const I*>(targets.raw());
+    for (int64_t i = 0; i < targets.numel(); ++i) count += int64_t(t[i]) != ignored;
+  });
+  return count;
+}
+
+/// dlogits = dy·(softmax − target distribution) from logits and the rows' log Σ e^logit.
+struct CrossEntropyBackward {
+  static constexpr auto name = "cross_entropy_backward";
+  static constexpr auto no_gradient = "it is the fused first derivative of cross_entropy";
+  using Attrs = CrossEntropyOptions;
+  static Inferred infer(const Metas& in, const Attrs&) { return {{in[1]}, {}}; }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    visit_float(name, k.in(1).dtype(), [&]<class T>() {
+      using C = compute_t<T>;
+      kernels::visit_index(name, k.in(2).dtype(), [&]<class I>() {
+        const int64_t n = k.in(1).shape().back(), rows = k.in(2).numel();
+        const T *dy = static_cast<const T*>(k.in(0).raw()), *x = static_cast<const T*>(k.in(1).raw());
+        const I* target = static_cast<const I*>(k.in(2).raw());
+        const C* lse = static_cast<const C*>(k.in(3).raw());
+        T* dx = static_cast<T*>(k.out().raw());
+        const int64_t scored = attrs.reduction == Reduction::mean ? std::max<int64_t>(1, count_scored(k.in(2), attrs.ignore_index)) : 1;
+        const C share = static_cast<C>(attrs.label_smoothing / double(n)), hit = static_cast<C>(1 - attrs.label_smoothing);
+        parallel_blocks(rows, 10 * n, [&](int64_t r) {
+          if (int64_t(target[r]) == attrs.ignore_index) return void(std::fill_n(dx + r * n, n, T(0.f)));
+          const C scale = static_cast<C>(dy[attrs.reduction == Reduction::none ? r : 0]) / static_cast<C>(scored);
+          gradient_row<T, C>(x + r * n, dx + r * n, n, lse[r], scale, share);
+          T& at = dx[r * n + int64_t(target[r])];
+          at = static_cast<T>(static_cast<C>(at) - scale * hit);
+        });
+      });
+    });
+  }
+  static Cost cost(const Metas& in, const Attrs&) { return {12.0 * double(numel(in[1].shape)), 2.0 * double(in[1].nbytes())}; }
+  static std::vector<Sample> samples(Rng& rng) {
+    return {{"sum", {rng.normal({}), rng.normal({3, 7}), rng.integers({3}, 0, 7), rng.uniform({3}, 2, 3)}, attrs_ptr(Attrs{.reduction = Reduction::sum}), false, true}};
+  }
+  static std::vector<BadSample> bad() { return {}; }
+};
+REGISTER_OP(CrossEntropyBackward);
+
+struct CrossEntropy {
+  static constexpr auto name = "cross_entropy";
+  static constexpr auto no_second_order = "its backward is one fused pass";
+  using Attrs = CrossEntropyOptions;
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
+    if (!is_float(in[0].dtype)) fail_not_float(name, in[0].dtype);
+    kernels::require_index(name, in[1].dtype);
+    Shape rows = in[0].shape;
+    if (rows.empty() || rows.back() == 0) fail<ShapeError>(name, ": logits ", in[0].shape, " have no classes");
+    rows.erase(rows.size() - 1);
+    if (in[1].shape != rows) fail<ShapeError>(name, ": targets ", in[1].shape, " do not fit logits ", in[0].shape);
+    if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing < 1)) fail<ConfigError>(name, ": label_smoothing must be in [0, 1), got ", attrs.label_smoothing);
+    const Dtype wide = in[0].dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    return {{Meta{attrs.reduction == Reduction::none ? rows : Shape{}, in[0].dtype, in[0].device}}, {Meta{rows, wide, in[0].device}}};
+  }
+  static int64_t scratch(const Metas& in, const Attrs&) { return (numel(in[1].shape) + row_block - 1) / row_block * int64_t(sizeof(double)); }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    const int64_t n = k.in(0).shape().back(), rows = k.in(1).numel();
+    kernels::check_indices(name, k.in(1), n, attrs.ignore_index, true);
+    visit_float(name, k.in(0).dtype(), [&]<class T>() {
+      using C = compute_t<T>;
+      kernels::visit_index(name, k.in(1).dtype(), [&]<class I>() {
+        const T* x = static_cast<const T*>(k.in(0).raw());
+        const I* target = static_cast<const I*>(k.in(1).raw());
+        T* y = static_cast<T*>(k.out().raw());
+        C* lse = k.wants(0) ? static_cast<C*>(k.residual(0).raw()) : nullptr;
+        auto* partial = reinterpret_cast<double*>(k.scratch.data());
+        const int64_t blocks = (rows + row_block - 1) / row_block;
+        parallel_blocks(blocks, 10 * n * row_block, [&](int64_t block) {
+          double total = 0;
+          for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r) {
+            const T* row = x + r * n;
+            const C l = row_lse<T, C>(row, n);
+            if (lse) lse[r] = l;
+            double loss = 0;
+            if (int64_t(target[r]) != attrs.ignore_index) {
+              loss = (1 - attrs.label_smoothing) * double(l - static_cast<C>(row[int64_t(target[r])]));
+              if (attrs.label_smoothing > 0) {
+                double mean = 0;
+                for (int64_t i = 0; i < n; ++i) mean += double(static_cast<C>(row[i]));
+                loss += attrs.label_smoothing * (double(l) - mean / double(n));
+              }
+            }
+            if (attrs.reduction == Reduction::none) y[r] = static_cast<T>(static_cast<C>(loss));
+            total += loss;
+          }
+          partial[block] = total;
+        });
+        if (attrs.reduction == Reduction::none) return;
+        double total = 0;
+        for (int64_t block = 0; block < blocks; ++block) total += partial[block];
+        if (attrs.reduction == Reduction::mean) total /= double(std::max<int64_t>(1, count_scored(k.in(1), attrs.ignore_index)));
+        y[0] = static_cast<T>(static_cast<C>(total));
+      });
+    });
+  }
+  static Saves saves(Need) { return Saves().input(0).input(1).residual(0); }
+  static Tensors vjp(Saved& s, const Attrs& attrs) { return {apply<CrossEntropyBackward>({s.grad(), s.input(0), s.input(1), s.residual(0)}, attrs), {}}; }
+  static Cost cost(const Metas& in, const Attrs&) { return {12.0 * double(numel(in[0].shape)), double(in[0].nbytes())}; }
+  static std::vector<Sample> samples(Rng& rng) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Tensor ignoring = from(std::initializer_list<double>{2, -100, 0}, Shape{3}, Dtype::i64);
+    return {{"mean", {rng.normal({3, 7}), rng.integers({3}, 0, 7)}, {}},
+            {"sum, bytes, two axes", {rng.normal({2, 5, 33}), rng.integers({2, 5}, 0, 33, Dtype::u8)}, attrs_ptr(Attrs{.reduction = Reduction::sum})},
+            {"none", {rng.normal({4, 3}), rng.integers({4}, 0, 3, Dtype::i32)}, attrs_ptr(Attrs{.reduction = Reduction::none})},
+            {"one ignored", {rng.normal({3, 4}), ignoring}, {}},
+            {"smoothed", {rng.normal({5, 4}), rng.integers({5}, 0, 4)}, attrs_ptr(Attrs{.label_smoothing = 0.1})},
+            {"all ignored, −∞", {from({{-infinity, -infinity}}, Dtype::f64), from(std::initializer_list<double>{-100}, Shape{1}, Dtype::i64)}, {}, false},
+            {"no rows", {rng.normal({0, 4}), rng.integers({0}, 0, 4)}, {}}};
+  }
+  static std::vector<BadSample> bad() {
+    return {{"range", {zeros({1, 256}), from(std::initializer_list<double>{256}, Shape{1}, Dtype::i64)}, {}, "index 256 at position 0 is out of range for 256"},
+            {"shape", {zeros({2, 3}), zeros({3}, Dtype::i64)}, {}, "targets [3] do not fit logits [2, 3]"},
+            {"type", {zeros({2, 3}), zeros({2})}, {}, "needs u8, i32 or i64 indices, got f32"}};
+  }
+};
+REGISTER_OP(CrossEntropy);
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOptions options) { return apply<CrossEntropy>({logits, targets}, options); }
+
+}  // namespace spool

@@ -1,0 +1,261 @@
+#include <spool/ops/cpu/pointwise.h>
+#include <spool/ops/norm.h>
+#include <spool/tensor/copy.h>
+
+#include <cmath>
+
+namespace spool {
+namespace {
+
+using kernels::compute_t;
+constexpr int lanes = 16;
+
+template <class C>
+SPOOL_INLINE C fold(C* lane) {
+  for (int width = lanes / 2; width > 0; width /= 2)
+    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
+  return lane[0];
+}
+
+/// One row: mean (0 for rms) and 1/√(mean square deviation + eps), then y.
+template <class T, class C>
+SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int64_t n, C eps, bool centred, C* mean_out, C* rstd_out) {
+  C lane[lanes] = {};
+  int64_t i = 0;
+  C mean = 0;
+  if (centred) {
+    for (; i + lanes <= n; i += lanes)
+      for (int l = 0; l < lanes; ++l) lane[l] += static_cast<C>(x[i + l]);
+    for (; i < n; ++i) lane[i % lanes] += static_cast<C>(x[i]);
+    mean = fold(lane) / static_cast<C>(n);
+    for (auto& l : lane) l = 0;
+  }
+  for (i = 0; i + lanes <= n; i += lanes)
+    for (int l = 0; l < lanes; ++l) {
+      const C d = static_cast<C>(x[i + l]) - mean;
+      lane[l] += d * d;
+    }
+  for (; i < n; ++i) lane[i % lanes] += (static_cast<C>(x[i]) - mean) * (static_cast<C>(x[i]) - mean);
+  const C rstd = C(1) / std::sqrt(fold(lane) / static_cast<C>(n) + eps);
+  if (weight && bias) {
+    for (i = 0; i < n; ++i) y[i] = static_cast<T>((static_cast<C>(x[i]) - mean) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i]));
+  } else {
+    for (i = 0; i < n; ++i) {
+      const C scaled = (static_cast<C>(x[i]) - mean) * rstd * (weight ? static_cast<C>(weight[i]) : C(1));
+      y[i] = static_cast<T>(bias ? scaled + static_cast<C>(bias[i]) : scaled);
+    }
+  }
+  *mean_out = mean;
+  *rstd_out = rstd;
+}
+
+/// One row of backward: dx, and the row's part of dweight and dbias. With h = (x − mean)·rstd and g = dy·weight:
+/// dx = rstd·(g − mean(g) − h·mean(g·h)), the middle term only when centred.
+template <class T, class C>
+SPOOL_CLONES void norm_backward_row(const T* dy, const T* x, const T* weight, C mean, C rstd, T* dx, C* dweight, C* dbias, int64_t n, bool centred) {
+  if (dweight) {
+    for (int64_t i = 0; i < n; ++i) {
+      dweight[i] += static_cast<C>(dy[i]) * ((static_cast<C>(x[i]) - mean) * rstd);
+      dbias[i] += static_cast<C>(dy[i]);
+    }
+  }
+  if (!dx) return;
+  C along[lanes] = {}, total[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int l = 0; l < lanes; ++l) {
+      const C g = static_cast<C>(dy[i + l]) * (weight ? static_cast<C>(weight[i + l]) : C(1));
+      total[l] += g;
+      along[l] += g * ((static_cast<C>(x[i + l]) - mean) * rstd);
+    }
+  for (; i < n; ++i) {
+    const C g = static_cast<C>(dy[i]) * (weight ? static_cast<C>(weight[i]) : C(1));
+    total[i % lanes] += g;
+    along[i % lanes] += g * ((static_cast<C>(x[i]) - mean) * rstd);
+  }
+  const C a = fold(along) / static_cast<C>(n), b = centred ? fold(total) / static_cast<C>(n) : C(0);
+  for (i = 0; i < n; ++i) {
+    const C g = static_cast<C>(dy[i]) * (weight ? static_cast<C>(weight[i]) : C(1));
+    dx[i] = static_cast<T>(rstd * (g - b - (static_cast<C>(x[i]) - mean) * rstd * a));
+  }
+}
+
+Dtype statistics_type(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+
+Shape row_shape(Shape shape) {
+  shape[shape.size() - 1] = 1;
+  return shape;
+}
+
+void check(std::string_view op, const Metas& in) {
+  same_float(op, in);
+  if (in[0].shape.empty() || in[0].shape.back() == 0) fail<ShapeError>(op, ": nothing to normalise in ", in[0].shape);
+  for (size_t i = 1; i < in.size(); ++i)
+    if (in[i].defined && in[i].shape != Shape{in[0].shape.back()}) fail<ShapeError>(op, ": ", i == 1 ? "weight " : "bias ", in[i].shape, " does not fit x ", in[0].shape);
+}
+
+/// Rows whose parts of dweight are summed before the blocks are added, in order.
+constexpr int64_t row_block = 64;
+
+struct BackwardAttrs {
+  bool centred = true;
+  bool wants_dx = true, wants_parameters = true;
+};
+
+/// inputs: dy, x, weight?, mean, rstd. outputs: dx (empty when not wanted), dweight, dbias (empty when not wanted).
+struct NormBackward {
+  static constexpr auto name = "norm_backward";
+  static constexpr auto no_gradient = "it is the fused first derivative of layer_norm and rms_norm";
+  using Attrs = BackwardAttrs;
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
+    if (in[0].shape != in[1].shape) fail<ShapeError>(name, ": shapes ", in[0].shape, " and ", in[1].shape, " differ");
+    Meta dx = in[1], dp{Shape{in[1].shape.back()}, in[1].dtype, in[1].device};
+    if (!attrs.wants_dx) dx.shape = {0};
+    if (!attrs.wants_parameters) dp.shape = {0};
+    return {{dx, dp, dp}, {}};
+  }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) {
+    const int64_t n = in[1].shape.back(), rows = numel(in[1].shape) / n;
+    return attrs.wants_parameters ? 2 * n * ((rows + row_block - 1) / row_block) * int64_t(dtype_size(statistics_type(in[1].dtype))) : 0;
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) { run(k.in(0), k.in(1), k.in(2), k.in(3), k.in(4), k.out(0), k.out(1), k.out(2), k.scratch, attrs, false); }
+  static void run(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+                  std::span<std::byte> scratch, const Attrs& attrs, bool accumulate) {
+    visit_float(name, x.dtype(), [&]<class T>() {
+      using C = compute_t<T>;
+      const int64_t n = x.shape().back(), rows = x.numel() / n, blocks = (rows + row_block - 1) / row_block;
+      const T *pdy = static_cast<const T*>(dy.raw()), *px = static_cast<const T*>(x.raw()), *pw = weight.defined() ? static_cast<const T*>(weight.raw()) : nullptr;
+      const C *pm = mean.defined() ? static_cast<const C*>(mean.raw()) : nullptr, *pr = static_cast<const C*>(rstd.raw());
+      T* pdx = attrs.wants_dx ? static_cast<T*>(dx.raw()) : nullptr;
+      C* parts = attrs.wants_parameters ? reinterpret_cast<C*>(scratch.data()) : nullptr;
+      parallel_blocks(blocks, 8 * row_block * n, [&](int64_t block) {
+        C *dw = parts ? parts + 2 * n * block : nullptr, *db = parts ? dw + n : nullptr;
+        if (parts) std::fill_n(dw, 2 * n, C(0));
+        for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r)
+          norm_backward_row<T, C>(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], pdx ? pdx + r * n : nullptr, dw, db, n, attrs.centred);
+      });
+      if (!parts) return;
+      const auto gather = [&](const Tensor& to, int64_t shift) {
+        if (!to.defined() || to.numel() == 0) return;
+        T* out = static_cast<T*>(to.raw());
+        parallel_range(n, 512, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            C total = 0;
+            for (int64_t block = 0; block < blocks; ++block) total += parts[2 * n * block + shift + i];
+            out[i] = static_cast<T>(accumulate ? C(out[i]) + total : total);
+          }
+        });
+      };
+      gather(dweight, 0);
+      gather(dbias, n);
+    });
+  }
+  static Cost cost(const Metas& in, const Attrs&) { return {14.0 * double(numel(in[1].shape)), 3.0 * double(in[1].nbytes())}; }
+  static std::vector<Sample> samples(Rng& rng) {
+    return {{"layer norm", {rng.normal({70, 9}), rng.normal({70, 9}), rng.normal({9}), rng.normal({70, 1}), rng.uniform({70, 1}, 0.5, 2)}, attrs_ptr(Attrs{}), false, true},
+            {"rms norm", {rng.normal({3, 20}), rng.normal({3, 20}), rng.normal({20}), {}, rng.uniform({3, 1}, 0.5, 2)}, attrs_ptr(Attrs{.centred = false}), false, true},
+            {"dx only", {rng.normal({2, 5}), rng.normal({2, 5}), {}, rng.normal({2, 1}), rng.uniform({2, 1}, 0.5, 2)}, attrs_ptr(Attrs{.wants_parameters = false}), false, true}};
+  }
+  static std::vector<BadSample> bad() { return {{"shapes", {zeros({2, 3}), zeros({2, 4}), {}, {}, zeros({2, 1})}, {}, "[2, 3] and [2, 4] differ"}}; }
+};
+REGISTER_OP(NormBackward);
+
+struct NormAttrs {
+  double eps = 1e-5;
+};
+
+/// inputs: x, weight?, bias? (rms: no bias). residuals: mean (rms: none), rstd.
+template <bool centred>
+struct Norm {
+  static constexpr auto name = centred ? "layer_norm" : "rms_norm";
+  static constexpr auto no_second_order = "its backward is one fused pass";
+  using Attrs = NormAttrs;
+  static Inferred infer(const Metas& in, const Attrs&) {
+    check(name, in);
+    const Meta row{row_shape(in[0].shape), statistics_type(in[0].dtype), in[0].device};
+    return {{in[0]}, centred ? Metas{row, row} : Metas{row}};
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    visit_float(name, k.in(0).dtype(), [&]<class T>() {
+      using C = compute_t<T>;
+      const int64_t n = k.in(0).shape().back(), rows = k.in(0).numel() / n;
+      const T *x = static_cast<const T*>(k.in(0).raw()), *w = k.has(1) ? static_cast<const T*>(k.in(1).raw()) : nullptr, *b = k.has(2) ? static_cast<const T*>(k.in(2).raw()) : nullptr;
+      T* y = static_cast<T*>(k.out().raw());
+      constexpr int last = centred ? 1 : 0;
+      C* mean = centred && k.wants(0) ? static_cast<C*>(k.residual(0).raw()) : nullptr;
+      C* rstd = k.wants(last) ? static_cast<C*>(k.residual(last).raw()) : nullptr;
+      parallel_range(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          C m, s;
+          norm_row<T, C>(x + r * n, w, b, y + r * n, n, static_cast<C>(attrs.eps), centred, &m, &s);
+          if (mean) mean[r] = m;
+          if (rstd) rstd[r] = s;
+        }
+      });
+    });
+  }
+  static Saves saves(Need need) { return Saves().input(0).input(1, need(0)).residual(0).residual(1, centred); }
+  static Tensors vjp(Saved& s, const Attrs&) {
+    const bool parameters = s.needs(1) || (centred && s.needs(2));
+    const Tensor dy = contiguous(s.grad()), x = contiguous(s.input(0)), weight = s.needs(0) ? s.input(1) : Tensor();
+    const Tensor mean = centred ? s.residual(0) : Tensor(), rstd = s.residual(centred ? 1 : 0);
+    const BackwardAttrs attrs{.centred = centred, .wants_dx = s.needs(0), .wants_parameters = parameters};
+    const Tensor tw = s.needs(1) ? s.target(1) : Tensor(), tb = centred && s.needs(2) ? s.target(2) : Tensor();
+    Tensors out(centred ? 3 : 2);
+    if (parameters && (!s.needs(1) || tw.defined()) && (!centred || !s.needs(2) || tb.defined())) {
+      // Everything that is wanted of the parameters is gathered already: add to it in place.
+      out[0] = s.needs(0) ? empty(s.in_meta(0)) : Tensor();
+      const Metas in{meta_of(dy), meta_of(x)};
+      Storage scratch;
+      {
+        const With category(&Ambient::category, Category::scratch);
+        scratch = Storage(new StorageBody(NormBackward::scratch(in, attrs), x.device()));
+      }
+      if (tw.defined()) bump_version(tw);
+      if (tb.defined()) bump_version(tb);
+      if (!x.device().meta) NormBackward::run(dy, x, weight, mean, rstd, out[0], tw, tb, std::span(scratch->data, size_t(scratch->bytes)), attrs, true);
+      out[1] = tw;
+      if (centred) out[2] = tb;
+      return out;
+    }
+    Tensors all = apply_all<NormBackward>({dy, x, weight, mean, rstd}, attrs);
+    if (s.needs(0)) out[0] = std::move(all[0]);
+    if (s.needs(1)) out[1] = std::move(all[1]);
+    if (centred && s.needs(2)) out[2] = std::move(all[2]);
+    return out;
+  }
+  static Cost cost(const Metas& in, const Attrs&) { return {8.0 * double(numel(in[0].shape)), 2.0 * double(in[0].nbytes())}; }
+  static std::vector<Sample> samples(Rng& rng) {
+    std::vector<Sample> out;
+    const auto inputs = [&](const Shape& shape, bool parameters) {
+      Tensors t{rng.normal(shape), parameters ? rng.normal({shape.back()}) : Tensor()};
+      if (centred) t.push_back(parameters ? rng.normal({shape.back()}) : Tensor());
+      return t;
+    };
+    out.push_back({"rows", inputs({2, 3, 17}, true), {}});
+    out.push_back({"plain", inputs({4, 5}, false), {}});
+    out.push_back({"large eps", inputs({3, 33}, true), attrs_ptr(Attrs{0.5})});
+    out.push_back({"no rows", inputs({0, 5}, true), {}});
+    out.push_back({"vector", inputs({6}, true), {}});
+    return out;
+  }
+  static std::vector<BadSample> bad() {
+    Tensors wrong{zeros({2, 3}), zeros({4})}, nothing{zeros({2, 0}), {}};
+    if (centred) {
+      wrong.push_back({});
+      nothing.push_back({});
+    }
+    return {{"weight", wrong, {}, "weight [4] does not fit x [2, 3]"}, {"empty", nothing, {}, "nothing to normalise in [2, 0]"}};
+  }
+};
+using LayerNorm = Norm<true>;
+REGISTER_OP(LayerNorm);
+using RmsNorm = Norm<false>;
+REGISTER_OP(RmsNorm);
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) { return apply<LayerNorm>({x, weight, bias}, {eps}); }
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) { return apply<RmsNorm>({x, weight}, {eps}); }
+
+}  // namespace spool
