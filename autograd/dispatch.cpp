@@ -88,7 +88,7 @@ Tensors run(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs)
     }
     Tensors dense;
     if (!op.strided && !std::all_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return !t.defined() || t.is_contiguous(); })) {
-      for (const Tensor& input : inputs) dense.push_back(input.defined() ? contiguous(input) : input);
+      for (const Tensor& input : inputs) dense.push_back(input.defined() ? as_contiguous(input) : input);
     }
     Storage scratch;
     if (op.scratch) {

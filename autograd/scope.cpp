@@ -12,7 +12,7 @@ namespace {
 std::atomic<bool> verifying = false;
 
 uint64_t hash_of(const Tensor& t) {
-  const Tensor dense = contiguous(t);
+  const Tensor dense = as_contiguous(t);
   const auto* bytes = static_cast<const uint8_t*>(dense.raw());
   uint64_t hash = 0xcbf29ce484222325;
   for (int64_t i = 0; i < dense.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;

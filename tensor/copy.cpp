@@ -87,6 +87,6 @@ Tensor contiguous_copy(const Tensor& t) {
   return out;
 }
 
-Tensor contiguous(const Tensor& t) { return t.is_contiguous() ? t : contiguous_copy(t); }
+Tensor as_contiguous(const Tensor& t) { return t.is_contiguous() ? t : contiguous_copy(t); }
 
 }  // namespace spool

@@ -12,8 +12,8 @@ void fill(const Tensor& t, double value);
 void accumulate(const Tensor& to, const Tensor& from);
 /// A fresh contiguous tensor with the same elements.
 Tensor contiguous_copy(const Tensor& t);
-/// `t` itself when it is contiguous, otherwise a contiguous copy.
-Tensor contiguous(const Tensor& t);
+/// `t` itself when it is contiguous, otherwise a contiguous copy. Unknown to the tape: gradients do not pass (ops/reshape.h has the op).
+Tensor as_contiguous(const Tensor& t);
 /// Records a write to the storage by the ambient op: saved tensors that share it become stale.
 void bump_version(const Tensor& t);
 
