@@ -12,14 +12,12 @@ struct Cast {
     Dtype to = Dtype::f32;
   };
   static Inferred infer(const Metas& in, const Attrs& attrs) { return {{Meta{in[0].shape, attrs.to, in[0].device}}, {}}; }
-  static Tensor view(const Tensor& x, const Attrs& attrs) { return x.dtype() == attrs.to ? x.detach() : Tensor(); }
   static void cpu(const Kernel& k, const Attrs&) { copy(k.out(), k.in(0)); }
   static Saves saves(Need) { return {}; }
-  static Tensors vjp(Saved& s, const Attrs&) {
-    if (!is_float(s.out_meta().dtype)) return {Tensor()};
-    return {cast(s.grad(), s.in_meta(0).dtype)};
+  static Tensors vjp(Saved& s, const Attrs&) { return {cast(s.grad(), s.in_meta(0).dtype)}; }
+  static Cost cost(const Metas& in, const Attrs& attrs) {
+    return {double(numel(in[0].shape)), double(numel(in[0].shape)) * double(dtype_size(in[0].dtype) + dtype_size(attrs.to))};
   }
-  static Cost cost(const Metas& in, const Attrs& attrs) { return {double(numel(in[0].shape)), double(numel(in[0].shape)) * double(dtype_size(in[0].dtype) + dtype_size(attrs.to))}; }
   static std::vector<Sample> samples(Rng& rng) {
     return {{"to f32", {rng.normal({3, 5})}, attrs_ptr(Attrs{Dtype::f32}), false},
             {"to f64", {rng.normal({3, 5})}, attrs_ptr(Attrs{Dtype::f64})},
@@ -35,6 +33,6 @@ REGISTER_OP(Cast);
 
 }  // namespace
 
-Tensor cast(const Tensor& x, Dtype dtype) { return apply<Cast>({x}, {dtype}); }
+Tensor cast(const Tensor& x, Dtype dtype) { return x.dtype() == dtype ? x : apply<Cast>({x}, {dtype}); }
 
 }  // namespace spool

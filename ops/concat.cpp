@@ -4,6 +4,8 @@
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
+#include <algorithm>
+
 namespace spool {
 namespace {
 
@@ -17,10 +19,12 @@ struct Concat {
     Meta out = in[0];
     const int axis = normalize_axis(name, attrs.axis, out.shape);
     for (size_t i = 1; i < in.size(); ++i) {
-      if (in[i].dtype != out.dtype) fail<DtypeError>(name, ": parts are ", dtype_name(out.dtype), " and ", dtype_name(in[i].dtype), "; convert one with cast()");
       Shape expected = in[0].shape;
       if (in[i].shape.size() == expected.size()) expected[axis] = in[i].shape[axis];
-      if (in[i].shape != expected) fail<ShapeError>(name, ": parts ", in[0].shape, " and ", in[i].shape, " do not fit along axis ", attrs.axis);
+      if (in[i].shape != expected)
+        fail<ShapeError>(name, ": part ", i, " has shape ", in[i].shape, ", which does not join ", in[0].shape, " along axis ", axis);
+      if (in[i].dtype != out.dtype)
+        fail<DtypeError>(name, ": parts are ", dtype_name(out.dtype), " and ", dtype_name(in[i].dtype), "; convert one with cast()");
       out.shape[axis] += in[i].shape[axis];
     }
     return {{out}, {}};
@@ -30,20 +34,20 @@ struct Concat {
     int64_t at = 0;
     for (const Tensor& part : k.inputs) {
       copy(k.out().view_as(part.shape(), k.out().strides(), at * k.out().strides()[axis]), part);
-      at += part.shape()[axis];
+      at += part.size(axis);
     }
   }
   static Saves saves(Need) { return {}; }
   static Tensors vjp(Saved& s, const Attrs& attrs) {
-    Tensors out(size_t(s.inputs()));
-    const int axis = normalize_axis(name, attrs.axis, s.out_meta().shape);
+    Tensors gradients;
     int64_t at = 0;
     for (int i = 0; i < s.inputs(); ++i) {
-      const int64_t size = s.in_meta(i).shape[axis];
-      if (s.needs(i)) out[size_t(i)] = slice(s.grad(), axis, at, at + size);
+      const Shape& shape = s.in_meta(i).shape;
+      const int64_t size = shape[normalize_axis(name, attrs.axis, shape)];
+      gradients.push_back(s.needs(i) ? slice(s.grad(), attrs.axis, at, at + size) : Tensor());
       at += size;
     }
-    return out;
+    return gradients;
   }
   static Cost cost(const Metas& in, const Attrs&) {
     double bytes = 0;
@@ -51,12 +55,17 @@ struct Concat {
     return {0, bytes};
   }
   static std::vector<Sample> samples(Rng& rng) {
-    return {{"columns", {rng.normal({3, 2}), rng.normal({3, 5})}, attrs_ptr(Attrs{-1})},
-            {"rows, one empty", {rng.normal({2, 3}), rng.normal({0, 3}), rng.normal({1, 3})}, attrs_ptr(Attrs{0})},
-            {"middle", {rng.normal({2, 3, 2}), rng.normal({2, 1, 2})}, attrs_ptr(Attrs{1})}};
+    return {{"rows", {rng.normal({2, 3}), rng.normal({4, 3})}, {}},
+            {"columns", {rng.normal({2, 3}), rng.normal({2, 1}), rng.normal({2, 4})}, attrs_ptr(Attrs{-1})},
+            {"middle axis", {rng.normal({2, 1, 3}), rng.normal({2, 2, 3})}, attrs_ptr(Attrs{1})},
+            {"one part", {rng.normal({3})}, {}},
+            {"zero-size part", {rng.normal({0, 2}), rng.normal({3, 2})}, {}}};
   }
   static std::vector<BadSample> bad() {
-    return {{"sizes", {zeros({2, 3}), zeros({3, 3})}, attrs_ptr(Attrs{1}), "[2, 3] and [3, 3] do not fit along axis 1"}, {"types", {zeros({2}), zeros({2}, Dtype::f64)}, {}, "f32 and f64"}};
+    return {{"shape", {zeros({2, 3}), zeros({2, 4})}, {}, "concat: part 1 has shape [2, 4], which does not join [2, 3] along axis 0"},
+            {"dimensions", {zeros({2, 3}), zeros({2})}, {}, "concat: part 1 has shape [2], which does not join [2, 3] along axis 0"},
+            {"type", {zeros({2}), zeros({2}, Dtype::f64)}, {}, "concat: parts are f32 and f64; convert one with cast()"},
+            {"0-d", {zeros({}), zeros({})}, {}, "concat: axis 0 is out of range for shape []"}};
   }
 };
 REGISTER_OP(Concat);
@@ -64,13 +73,22 @@ REGISTER_OP(Concat);
 }  // namespace
 
 Tensor concat(const Tensors& parts, int axis) {
-  if (parts.empty() || parts.size() > 32) fail<ShapeError>("concat: takes 1 to 32 tensors, got ", parts.size());
-  return apply_all<Concat>(parts, {axis})[0];
+  constexpr size_t most = 32;  // inputs of one op
+  if (parts.empty()) fail<ShapeError>("concat: needs at least one tensor");
+  if (parts.size() <= most) return apply_all<Concat>(parts, {axis})[0];
+  Tensors groups;
+  const size_t group = std::max(most, (parts.size() + most - 1) / most);
+  for (size_t i = 0; i < parts.size(); i += group)
+    groups.push_back(concat(Tensors(parts.begin() + i, parts.begin() + std::min(parts.size(), i + group)), axis));
+  return concat(groups, axis);
 }
 
 Tensor stack(const Tensors& parts, int axis) {
   Tensors raised;
-  for (const Tensor& part : parts) raised.push_back(unsqueeze(part, axis));
+  for (const Tensor& part : parts) {
+    if (part.shape() != parts[0].shape()) fail<ShapeError>("stack: shapes ", parts[0].shape(), " and ", part.shape(), " differ");
+    raised.push_back(unsqueeze(part, axis));
+  }
   return concat(raised, axis);
 }
 

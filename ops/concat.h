@@ -3,8 +3,11 @@
 #include <spool/tensor/tensor.h>
 
 namespace spool {
-/// The tensors one after the other along an existing axis; the other sizes and the types agree. Keeps nothing. At most 32 tensors.
+
+/// Tensors joined along an existing axis; all other sizes and the type must agree (ShapeError, DtypeError). Keeps nothing; gradients are
+/// slices. More than 32 tensors are joined in groups, which copies them twice.
 Tensor concat(const Tensors& parts, int axis = 0);
-/// The tensors along a new axis; all have one shape.
+/// Tensors of one shape joined along a new axis.
 Tensor stack(const Tensors& parts, int axis = 0);
+
 }  // namespace spool

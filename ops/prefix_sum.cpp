@@ -1,3 +1,4 @@
+#include <spool/autograd/saved.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/prefix_sum.h>
 

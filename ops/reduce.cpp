@@ -1,261 +1,255 @@
 #include <spool/autograd/saved.h>
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/cast.h>
-#include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/cpu/reduce.h>
+#include <spool/ops/detail/reduce_op.h>
 #include <spool/ops/pointwise.h>
-#include <spool/ops/reduce.h>
-#include <spool/ops/shape.h>
+#include <spool/ops/scalar.h>
+#include <spool/ops/where.h>
+#include <spool/tensor/error.h>
 
+#include <cmath>
 #include <limits>
 
 namespace spool {
 namespace {
 
-struct ReduceAttrs {
-  uint32_t axes = 1;  ///< One bit an axis.
+using namespace detail;
+
+template <class S>
+struct SumOf {
+  using C = kernels::compute_t<S>;
+  using Lane = std::conditional_t<std::is_floating_point_v<C>, C, int64_t>;
+  using Total = std::conditional_t<std::is_floating_point_v<C>, double, int64_t>;
+  SPOOL_INLINE static Lane identity() { return 0; }
+  SPOOL_INLINE static Lane lane(C x) { return Lane(x); }
+  template <class T>
+  SPOOL_INLINE static T join(T a, T b) {
+    return a + b;
+  }
+};
+/// As SumOf, squared; in double already in the lanes, for the range: 1e30² fits.
+template <class S>
+struct SquaresOf {
+  using C = kernels::compute_t<S>;
+  using Lane = double;
+  using Total = double;
+  SPOOL_INLINE static Lane identity() { return 0; }
+  SPOOL_INLINE static Lane lane(C x) { return double(x) * double(x); }
+  SPOOL_INLINE static double join(double a, double b) { return a + b; }
+};
+template <bool larger, class S>
+struct ExtremumOf {
+  using C = kernels::compute_t<S>;
+  using Lane = C;
+  using Total = C;
+  SPOOL_INLINE static Lane identity() {
+    using Limits = std::numeric_limits<C>;
+    if constexpr (Limits::has_infinity)
+      return larger ? -Limits::infinity() : Limits::infinity();
+    else
+      return larger ? Limits::lowest() : Limits::max();
+  }
+  SPOOL_INLINE static Lane lane(C x) { return x; }
+  SPOOL_INLINE static C join(C a, C b) { return ((larger ? a > b : a < b) || a != a) ? a : b; }
+};
+template <bool conjunction>
+struct Truth {
+  using Lane = uint8_t;
+  using Total = uint8_t;
+  SPOOL_INLINE static Lane identity() { return conjunction; }
+  SPOOL_INLINE static Lane lane(bool x) { return x; }
+  SPOOL_INLINE static Lane join(Lane a, Lane b) { return Lane(conjunction ? a & b : a | b); }
 };
 
-Shape reduced_shape(const Shape& shape, uint32_t axes) {
-  Shape out = shape;
-  for (int i = 0; i < shape.size(); ++i) if (axes >> i & 1) out[i] = 1;
-  return out;
-}
+Cost reduce_cost(const Metas& in) { return {double(numel(in[0].shape)), double(in[0].nbytes())}; }
 
-std::vector<Sample> reduce_samples(Rng& rng, bool empty_too) {
-  std::vector<Sample> out;
-  for (const uint32_t axes : {1u, 2u, 4u, 5u, 3u, 7u, 0u}) out.push_back({"3 axes", {rng.normal({3, 4, 5})}, attrs_ptr(ReduceAttrs{axes})});
-  out.push_back({"many rows", {rng.normal({70, 3})}, attrs_ptr(ReduceAttrs{1})});
-  out.push_back({"0-d", {rng.normal({})}, attrs_ptr(ReduceAttrs{0})});
-  if (empty_too) out.push_back({"nothing", {rng.normal({0, 3})}, attrs_ptr(ReduceAttrs{1})});
-  out.push_back({"empty result", {rng.normal({0, 3})}, attrs_ptr(ReduceAttrs{2})});
-  return out;
-}
-
-/// Keeps all axes; reduced ones have size 1. F: start, join; `gradient(Saved&, attrs)`.
-template <class F>
-struct Reduction {
-  static constexpr auto name = F::name;
+template <class Op>
+struct ReduceBase {
+  static constexpr bool strided = true;
   using Attrs = ReduceAttrs;
+  static Cost cost(const Metas& in, const Attrs&) { return reduce_cost(in); }
+  static std::vector<Sample> samples(Rng& rng) { return reduce_samples(rng, true); }
+  static std::vector<BadSample> bad() { return reduce_bad(Op::name); }
+  static uint32_t mask(const Shape& shape, const Attrs& attrs) { return axes_mask(Op::name, attrs.axes, shape); }
+  static Shape shape(const Metas& in, const Attrs& attrs) { return reduced_shape(in[0].shape, mask(in[0].shape, attrs), attrs.keepdim); }
+};
+
+struct Sum : ReduceBase<Sum> {
+  static constexpr auto name = "sum";
   static Inferred infer(const Metas& in, const Attrs& attrs) {
-    if (!is_float(in[0].dtype)) fail_not_float(name, in[0].dtype);
-    const Shape out = reduced_shape(in[0].shape, attrs.axes);
-    if (F::needs_elements && numel(in[0].shape) == 0 && numel(out) > 0) fail<ShapeError>(name, ": nothing to choose from in ", in[0].shape);
-    return {{Meta{out, in[0].dtype, in[0].device}}, {}};
+    return {{{shape(in, attrs), is_float(in[0].dtype) ? in[0].dtype : Dtype::i64, in[0].device}}, {}};
+  }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) {
+    return kernels::ReduceCut(in[0].shape, mask(in[0].shape, attrs)).scratch<double>();
   }
   static void cpu(const Kernel& k, const Attrs& attrs) {
-    visit_float(name, k.in(0).dtype(), [&]<class T>() {
-      using W = std::conditional_t<F::exact || std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>, accumulate_t<T>, double>;
-      kernels::reduce<F, T, W>(static_cast<const T*>(k.in(0).raw()), static_cast<T*>(k.out().raw()), k.in(0).shape(), attrs.axes);
+    visit(k.in(0).dtype(), [&]<class S>() {
+      using R = std::conditional_t<std::is_integral_v<S>, int64_t, S>;
+      R* out = static_cast<R*>(k.out().raw());
+      kernels::reduce<SumOf<S>, S>(k.in(0), mask(k.in(0).shape(), attrs), k.scratch,
+                                   [out](int64_t i, auto total) { out[i] = R(kernels::compute_t<R>(total)); });
     });
   }
-  static Saves saves(Need) { return F::saves(); }
-  static Tensors vjp(Saved& s, const Attrs& attrs) { return {F::gradient(s, attrs)}; }
-  static Cost cost(const Metas& in, const Attrs&) { return {double(numel(in[0].shape)), double(in[0].nbytes())}; }
-  static std::vector<Sample> samples(Rng& rng) { return reduce_samples(rng, !F::needs_elements); }
-  static std::vector<BadSample> bad() {
-    std::vector<BadSample> out{{"integers", {zeros({2}, Dtype::i64)}, {}, "needs a float type, got i64"}};
-    if (F::needs_elements) out.push_back({"nothing", {zeros({0})}, {}, "nothing to choose from in [0]"});
-    return out;
+  static Saves saves(Need) { return {}; }
+  static Tensors vjp(Saved& s, const Attrs& attrs) {
+    const Shape& in = s.in_meta(0).shape;
+    return {spread(s.grad(), in, mask(in, attrs))};
   }
 };
+REGISTER_OP(Sum);
 
-struct Sum {
-  static constexpr auto name = "sum";
-  static constexpr bool needs_elements = false, exact = false;
-  template <class W> SPOOL_INLINE static W start() { return 0; }
-  template <class W> SPOOL_INLINE static W join(W a, W b) { return a + b; }
-  static Saves saves() { return {}; }
-  static Tensor gradient(Saved& s, const ReduceAttrs&) { return expand(s.grad(), s.in_meta(0).shape); }
-};
-
-/// The gradient goes to the elements that equal the result, in equal shares.
-Tensor tied_gradient(Saved& s, const ReduceAttrs& attrs) {
-  const Tensor& x = s.input(0);
-  const Tensor chosen = cast(equal(x, expand(s.output(), x.shape())), x.dtype());
-  std::vector<int> axes;
-  for (int i = 0; i < x.dims(); ++i) if (attrs.axes >> i & 1) axes.push_back(i);
-  const Tensor count = axes.empty() ? ones(s.out_meta().shape, x.dtype(), x.device()) : sum(chosen, axes, true);
-  return chosen * (s.grad() / count);
-}
-struct Amax {
-  static constexpr auto name = "amax";
-  static constexpr bool needs_elements = true, exact = true;
-  template <class W> SPOOL_INLINE static W start() { return -std::numeric_limits<W>::infinity(); }
-  template <class W> SPOOL_INLINE static W join(W a, W b) { return a > b || a != a ? a : b; }
-  static Saves saves() { return Saves().input(0).output(0); }
-  static Tensor gradient(Saved& s, const ReduceAttrs& attrs) { return tied_gradient(s, attrs); }
-};
-struct Amin {
-  static constexpr auto name = "amin";
-  static constexpr bool needs_elements = true, exact = true;
-  template <class W> SPOOL_INLINE static W start() { return std::numeric_limits<W>::infinity(); }
-  template <class W> SPOOL_INLINE static W join(W a, W b) { return a < b || a != a ? a : b; }
-  static Saves saves() { return Saves().input(0).output(0); }
-  static Tensor gradient(Saved& s, const ReduceAttrs& attrs) { return tied_gradient(s, attrs); }
-};
-using SumOp = Reduction<Sum>;
-REGISTER_OP(SumOp);
-using AmaxOp = Reduction<Amax>;
-REGISTER_OP(AmaxOp);
-using AminOp = Reduction<Amin>;
-REGISTER_OP(AminOp);
-
-// Along the last axis only; the public functions move the axis there.
-
-/// dx[i] = dy · ∏_{j≠i} x[j], from products of what lies before and after: no division.
-struct ProdBackward {
-  static constexpr auto name = "prod_backward";
-  static constexpr auto no_gradient = "it is the fused first derivative of prod";
-  struct Attrs {};
-  static Inferred infer(const Metas& in, const Attrs&) {
+struct Mean : ReduceBase<Mean> {
+  static constexpr auto name = "mean";
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
     same_float(name, in);
-    if (in[0].shape.empty() || in[1].shape.empty()) fail<ShapeError>(name, ": needs an axis, got ", in[0].shape);
-    return {{in[1]}, {}};
+    return {{{shape(in, attrs), in[0].dtype, in[0].device}}, {}};
   }
-  static void cpu(const Kernel& k, const Attrs&) {
-    visit_float(name, k.in(0).dtype(), [&]<class T>() {
-      using W = accumulate_t<T>;
-      const T *dy = static_cast<const T*>(k.in(0).raw()), *x = static_cast<const T*>(k.in(1).raw());
-      T* dx = static_cast<T*>(k.out().raw());
-      const int64_t n = k.out().shape().back(), rows = n ? k.out().numel() / n : 0;
-      parallel_blocks(rows, 2 * n, [&](int64_t r) {
-        W before = W(dy[r]);
-        for (int64_t i = 0; i < n; ++i) {
-          dx[r * n + i] = static_cast<T>(before);
-          before *= W(x[r * n + i]);
-        }
-        W after = 1;
-        for (int64_t i = n - 1; i >= 0; --i) {
-          dx[r * n + i] = static_cast<T>(W(dx[r * n + i]) * after);
-          after *= W(x[r * n + i]);
-        }
-      });
+  static int64_t scratch(const Metas& in, const Attrs& attrs) {
+    return kernels::ReduceCut(in[0].shape, mask(in[0].shape, attrs)).scratch<double>();
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    const uint32_t axes = mask(k.in(0).shape(), attrs);
+    const auto count = double(kernels::ReduceCut(k.in(0).shape(), axes).reduced);
+    visit_float(name, k.in(0).dtype(), [&]<class S>() {
+      S* out = static_cast<S*>(k.out().raw());
+      kernels::reduce<SumOf<S>, S>(k.in(0), axes, k.scratch,
+                                   [=](int64_t i, double total) { out[i] = S(kernels::compute_t<S>(total / count)); });
     });
   }
-  static Cost cost(const Metas& in, const Attrs&) { return {4.0 * double(numel(in[1].shape)), 2.0 * double(in[1].nbytes())}; }
-  static std::vector<Sample> samples(Rng& rng) { return {{"rows", {rng.normal({3, 1}), rng.normal({3, 5})}, {}}, {"zero size", {rng.normal({0, 1}), rng.normal({0, 4})}, {}}}; }
-  static std::vector<BadSample> bad() { return {{"0-d", {scalar(1), scalar(1)}, {}, "needs an axis"}}; }
+  static Saves saves(Need) { return {}; }
+  static Tensors vjp(Saved& s, const Attrs& attrs) {
+    const Shape& in = s.in_meta(0).shape;
+    const uint32_t axes = mask(in, attrs);
+    return {spread(div_scalar(s.grad(), double(kernels::ReduceCut(in, axes).reduced)), in, axes)};
+  }
 };
-REGISTER_OP(ProdBackward);
+REGISTER_OP(Mean);
 
-struct Prod {
-  static constexpr auto name = "prod";
-  static constexpr auto no_second_order = "its backward is one fused pass";
-  struct Attrs {};
-  static Inferred infer(const Metas& in, const Attrs&) {
-    same_float(name, in);
-    if (in[0].shape.empty()) fail<ShapeError>(name, ": needs an axis, got []");
-    Meta out = in[0];
-    out.shape[out.shape.size() - 1] = 1;
-    return {{out}, {}};
+template <bool larger>
+struct Extremum : ReduceBase<Extremum<larger>> {
+  using Base = ReduceBase<Extremum<larger>>;
+  using Attrs = ReduceAttrs;
+  static constexpr auto name = larger ? "amax" : "amin";
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
+    check_not_empty(name, in[0].shape, Base::mask(in[0].shape, attrs));
+    return {{{Base::shape(in, attrs), in[0].dtype, in[0].device}}, {}};
   }
-  static void cpu(const Kernel& k, const Attrs&) {
-    visit_float(name, k.in(0).dtype(), [&]<class T>() {
-      const T* x = static_cast<const T*>(k.in(0).raw());
-      T* y = static_cast<T*>(k.out().raw());
-      const int64_t n = k.in(0).shape().back();
-      for (int64_t r = 0; r < k.out().numel(); ++r) {
-        accumulate_t<T> product = 1;
-        for (int64_t i = 0; i < n; ++i) product *= accumulate_t<T>(x[r * n + i]);
-        y[r] = static_cast<T>(product);
-      }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) {
+    return kernels::ReduceCut(in[0].shape, Base::mask(in[0].shape, attrs)).template scratch<double>();
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    visit(k.in(0).dtype(), [&]<class S>() {
+      S* out = static_cast<S*>(k.out().raw());
+      using Policy = ExtremumOf<larger, std::conditional_t<std::is_same_v<S, bool>, uint8_t, S>>;
+      kernels::reduce<Policy, S>(k.in(0), Base::mask(k.in(0).shape(), attrs), k.scratch,
+                                 [out](int64_t i, auto total) { out[i] = S(total); });
     });
   }
-  static Saves saves(Need) { return Saves().input(0); }
-  static Tensors vjp(Saved& s, const Attrs&) { return {apply<ProdBackward>({s.grad(), s.input(0)})}; }
-  static Cost cost(const Metas& in, const Attrs&) { return {double(numel(in[0].shape)), double(in[0].nbytes())}; }
+  static Saves saves(Need) { return Saves().input(0).output(0); }
+  static Tensors vjp(Saved& s, const Attrs& attrs) {
+    const Tensor &x = s.input(0), &y = s.output();
+    const uint32_t axes = Base::mask(x.shape(), attrs);
+    const Tensor chosen = cast(equal(x, spread(y, x.shape(), axes)), x.dtype());
+    const Tensor share = div(s.grad(), sum(chosen, attrs.axes, attrs.keepdim));
+    return {mul(chosen, spread(share, x.shape(), axes))};
+  }
   static std::vector<Sample> samples(Rng& rng) {
-    return {{"rows", {rng.normal({3, 5})}, {}}, {"zeros", {from({{2, 0, 3, 4}, {2, 0, 0, 3}}, Dtype::f64)}, {}}, {"of nothing", {rng.normal({2, 0})}, {}}};
+    auto all = reduce_samples(rng, false);
+    all.push_back(
+        {.label = "ties", .inputs = {from({{1, 1, 0}, {-2, -2, -2}}, Dtype::f64)}, .attrs = attrs_ptr(Attrs{1}), .check_gradient = false});
+    constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    all.push_back({.label = "extremes",
+                   .inputs = {from({{-inf, -inf, -inf}, {1, inf, 2}, {1, nan, 2}}, Dtype::f64)},
+                   .attrs = attrs_ptr(Attrs{1}),
+                   .check_gradient = false});
+    return all;
   }
-  static std::vector<BadSample> bad() { return {{"0-d", {scalar(1)}, {}, "needs an axis"}}; }
+  static std::vector<BadSample> bad() {
+    auto all = reduce_bad(name);
+    all.push_back(
+        {"of nothing", {zeros({2, 0})}, attrs_ptr(Attrs{1}), concat(name, ": no elements along the reduced axes of shape [2, 0]")});
+    return all;
+  }
 };
-REGISTER_OP(Prod);
+using Amax = Extremum<true>;
+using Amin = Extremum<false>;
+REGISTER_OP(Amax);
+REGISTER_OP(Amin);
 
-template <bool largest>
-struct ArgOp {
-  static constexpr auto name = largest ? "argmax" : "argmin";
-  static constexpr auto no_gradient = "its result is an index";
-  struct Attrs {};
-  static Inferred infer(const Metas& in, const Attrs&) {
-    if (in[0].shape.empty() || in[0].shape.back() == 0) fail<ShapeError>(name, ": nothing to choose from in ", in[0].shape);
-    Shape out = in[0].shape;
-    out[out.size() - 1] = 1;
-    return {{Meta{out, Dtype::i64, in[0].device}}, {}};
+struct Norm : ReduceBase<Norm> {
+  static constexpr auto name = "norm";
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
+    same_float(name, in);
+    return {{{shape(in, attrs), in[0].dtype, in[0].device}}, {}};
   }
-  static void cpu(const Kernel& k, const Attrs&) {
-    visit(k.in(0).dtype(), [&]<class T>() {
-      const T* x = static_cast<const T*>(k.in(0).raw());
-      auto* y = static_cast<int64_t*>(k.out().raw());
-      const int64_t n = k.in(0).shape().back();
-      for (int64_t r = 0; r < k.out().numel(); ++r) {
-        const T* row = x + r * n;
-        int64_t best = 0;
-        for (int64_t i = 1; i < n && !(row[best] != row[best]); ++i)
-          if ((largest ? row[i] > row[best] : row[i] < row[best]) || row[i] != row[i]) best = i;
-        y[r] = best;
-      }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) {
+    return kernels::ReduceCut(in[0].shape, mask(in[0].shape, attrs)).scratch<double>();
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    visit_float(name, k.in(0).dtype(), [&]<class S>() {
+      S* out = static_cast<S*>(k.out().raw());
+      kernels::reduce<SquaresOf<S>, S>(k.in(0), mask(k.in(0).shape(), attrs), k.scratch,
+                                       [out](int64_t i, double total) { out[i] = S(kernels::compute_t<S>(std::sqrt(total))); });
     });
   }
-  static Cost cost(const Metas& in, const Attrs&) { return {double(numel(in[0].shape)), double(in[0].nbytes())}; }
-  static std::vector<Sample> samples(Rng& rng) { return {{"rows", {rng.normal({3, 9})}, {}}, {"ties", {from({{1, 2, 2}, {0, 0, 0}}, Dtype::f64)}, {}}, {"no rows", {rng.normal({0, 4})}, {}}}; }
-  static std::vector<BadSample> bad() { return {{"nothing", {zeros({2, 0})}, {}, "nothing to choose from in [2, 0]"}}; }
-};
-using ArgmaxOp = ArgOp<true>;
-REGISTER_OP(ArgmaxOp);
-using ArgminOp = ArgOp<false>;
-REGISTER_OP(ArgminOp);
-
-uint32_t mask_of(std::string_view op, const Tensor& x, const std::vector<int>& axes) {
-  if (axes.empty()) return (uint32_t(1) << x.dims()) - 1;
-  uint32_t mask = 0;
-  for (int axis : axes) {
-    const uint32_t bit = uint32_t(1) << normalize_axis(op, axis, x.shape());
-    if (mask & bit) fail<ShapeError>(op, ": axis ", axis, " is given twice");
-    mask |= bit;
+  static Saves saves(Need) { return Saves().input(0).output(0); }
+  static Tensors vjp(Saved& s, const Attrs& attrs) {
+    const Tensor &x = s.input(0), &y = s.output();
+    const Tensor slope = masked_fill(div(s.grad(), masked_fill(y, equal(y, 0), 1)), equal(y, 0), 0);
+    return {mul(x, spread(slope, x.shape(), mask(x.shape(), attrs)))};
   }
-  return mask;
-}
+  static std::vector<Sample> samples(Rng& rng) {
+    auto all = reduce_samples(rng, true);
+    all.push_back({.label = "zeros and large values",
+                   .inputs = {from({{0, 0}, {1e30, 1e30}}, Dtype::f64)},
+                   .attrs = attrs_ptr(Attrs{1}),
+                   .check_gradient = false,
+                   .floats_only = true});
+    return all;
+  }
+};
+REGISTER_OP(Norm);
 
-Tensor drop(const Tensor& y, uint32_t axes, bool keepdim) {
-  if (keepdim || axes == 0) return y;
-  Shape shape;
-  for (int i = 0; i < y.dims(); ++i) if (!(axes >> i & 1)) shape.push_back(y.shape()[i]);
-  return reshape(y, shape);
-}
-
-template <class Op>
-Tensor reduced(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
-  const uint32_t mask = mask_of(Op::name, x, axes);
-  return drop(apply<Op>({x}, {mask}), mask, keepdim);
-}
-
-template <class Op>
-Tensor along(const Tensor& x, int axis, bool keepdim) {
-  const int at = normalize_axis(Op::name, axis, x.shape());
-  const Tensor y = transpose(apply<Op>({transpose(x, at, -1)}), at, -1);
-  return keepdim ? y : squeeze(y, at);
-}
-
-double count_of(const Tensor& x, uint32_t axes) {
-  double count = 1;
-  for (int i = 0; i < x.dims(); ++i) if (axes >> i & 1) count *= double(x.shape()[i]);
-  return count;
-}
+template <bool conjunction>
+struct Quantifier : ReduceBase<Quantifier<conjunction>> {
+  using Base = ReduceBase<Quantifier<conjunction>>;
+  using Attrs = ReduceAttrs;
+  static constexpr auto name = conjunction ? "all" : "any";
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
+    if (in[0].dtype != Dtype::boolean)
+      fail<DtypeError>(name, ": needs bool, got ", dtype_name(in[0].dtype), "; compare first, for example not_equal(x, 0)");
+    return {{{Base::shape(in, attrs), Dtype::boolean, in[0].device}}, {}};
+  }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) {
+    return kernels::ReduceCut(in[0].shape, Base::mask(in[0].shape, attrs)).template scratch<uint8_t>();
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    bool* out = static_cast<bool*>(k.out().raw());
+    kernels::reduce<Truth<conjunction>, bool>(k.in(0), Base::mask(k.in(0).shape(), attrs), k.scratch,
+                                              [out](int64_t i, uint8_t total) { out[i] = total != 0; });
+  }
+  static constexpr auto no_gradient = "its result is bool";
+  static std::vector<Sample> samples(Rng& rng) {
+    auto all = reduce_samples(rng, true);
+    for (Sample& sample : all) sample.inputs[0] = rng.booleans(sample.inputs[0].shape());
+    return all;
+  }
+  static std::vector<BadSample> bad() { return {{"floats", {zeros({2})}, {}, concat(name, ": needs bool, got f32")}}; }
+};
+using All = Quantifier<true>;
+using Any = Quantifier<false>;
+REGISTER_OP(All);
+REGISTER_OP(Any);
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keepdim) { return reduced<SumOp>(x, axes, keepdim); }
-Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keepdim) { return sum(x, axes, keepdim) * (1 / count_of(x, mask_of("mean", x, axes))); }
-Tensor amax(const Tensor& x, const std::vector<int>& axes, bool keepdim) { return reduced<AmaxOp>(x, axes, keepdim); }
-Tensor amin(const Tensor& x, const std::vector<int>& axes, bool keepdim) { return reduced<AminOp>(x, axes, keepdim); }
-Tensor prod(const Tensor& x, int axis, bool keepdim) { return along<Prod>(x, axis, keepdim); }
-Tensor argmax(const Tensor& x, int axis, bool keepdim) { return along<ArgmaxOp>(x, axis, keepdim); }
-Tensor argmin(const Tensor& x, int axis, bool keepdim) { return along<ArgminOp>(x, axis, keepdim); }
-
-Tensor var(const Tensor& x, const std::vector<int>& axes, bool keepdim, double correction) {
-  const double count = count_of(x, mask_of("var", x, axes));
-  return sum(square(x - mean(x, axes, true)), axes, keepdim) * (1 / (count - correction));
-}
+Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) { return apply<Sum>({x}, {axes, keepdim}); }
+Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) { return apply<Mean>({x}, {axes, keepdim}); }
+Tensor amax(const Tensor& x, const Axes& axes, bool keepdim) { return apply<Amax>({x}, {axes, keepdim}); }
+Tensor amin(const Tensor& x, const Axes& axes, bool keepdim) { return apply<Amin>({x}, {axes, keepdim}); }
+Tensor norm(const Tensor& x, const Axes& axes, bool keepdim) { return apply<Norm>({x}, {axes, keepdim}); }
+Tensor any(const Tensor& x, const Axes& axes, bool keepdim) { return apply<Any>({x}, {axes, keepdim}); }
+Tensor all(const Tensor& x, const Axes& axes, bool keepdim) { return apply<All>({x}, {axes, keepdim}); }
 
 }  // namespace spool

@@ -1,59 +1,110 @@
-#include <spool/autograd/saved.h>
-#include <spool/ops/shape.h>
+#include <spool/ops/detail/pointwise_op.h>
+#include <spool/ops/expand.h>
 #include <spool/ops/where.h>
-#include <spool/tensor/error.h>
-#include <spool/tensor/strided.h>
 
 namespace spool {
 namespace {
 
+using detail::NoAttrs;
+
+Tensor zeros_like_view(const Tensor& g) { return zeros_view(g.shape(), g.dtype(), g.device()); }
+
+void check_mask(std::string_view op, std::string_view what, const Meta& mask, const Meta& x) {
+  if (mask.dtype != Dtype::boolean)
+    fail<DtypeError>(op, ": the ", what, " must be bool, got ", dtype_name(mask.dtype), "; compare first, for example greater(x, 0)");
+  if (mask.shape != x.shape) fail<ShapeError>(op, ": ", what, " ", mask.shape, " and values ", x.shape, " differ; expand() one");
+}
+
 struct Where {
   static constexpr auto name = "where";
   static constexpr bool strided = true;
-  struct Attrs {};
+  using Attrs = NoAttrs;
   static Inferred infer(const Metas& in, const Attrs&) {
-    if (in[0].dtype != Dtype::boolean) fail<DtypeError>(name, ": the condition must be bool, got ", dtype_name(in[0].dtype));
-    if (in[1].dtype != in[2].dtype) fail<DtypeError>(name, ": the choices are ", dtype_name(in[1].dtype), " and ", dtype_name(in[2].dtype), "; convert one with cast()");
-    if (in[0].shape != in[1].shape || in[1].shape != in[2].shape) fail<ShapeError>(name, ": shapes ", in[0].shape, ", ", in[1].shape, " and ", in[2].shape, " differ");
+    check_mask(name, "condition", in[0], in[1]);
+    detail::check_pair(name, detail::Domain::anything, {in[1], in[2]});
     return {{in[1]}, {}};
   }
   static void cpu(const Kernel& k, const Attrs&) {
-    visit(k.in(1).dtype(), [&]<class T>() {
-      const bool* condition = static_cast<const bool*>(k.in(0).raw());
-      const T *a = static_cast<const T*>(k.in(1).raw()), *b = static_cast<const T*>(k.in(2).raw());
-      T* y = static_cast<T*>(k.out().raw());
-      StridedLoop<4>(k.out().shape(), {k.out().strides(), k.in(0).strides(), k.in(1).strides(), k.in(2).strides()}).run([&](const auto& at, int64_t n, const auto& step) {
-        for (int64_t i = 0; i < n; ++i) y[at[0] + i * step[0]] = condition[at[1] + i * step[1]] ? a[at[2] + i * step[2]] : b[at[3] + i * step[3]];
-      });
+    visit(k.out().dtype(), [&]<class T>() {
+      kernels::map3<bool, T, T, T>(
+          k.out(), k.in(0), k.in(1), k.in(2),
+          [](bool c, spool::kernels::compute_t<T> a, spool::kernels::compute_t<T> b) __attribute__((always_inline)) { return c ? a : b; });
     });
   }
   static Saves saves(Need) { return Saves().input(0); }
   static Tensors vjp(Saved& s, const Attrs&) {
-    const Meta& m = s.in_meta(1);
-    const Tensor zero = zeros_view(m.shape, m.dtype, m.device);
-    return {{}, s.needs(1) ? where(s.input(0), s.grad(), zero) : Tensor(), s.needs(2) ? where(s.input(0), zero, s.grad()) : Tensor()};
+    const Tensor &condition = s.input(0), g = s.grad(), zero = zeros_like_view(g);
+    return {Tensor(), s.needs(1) ? where(condition, g, zero) : Tensor(), s.needs(2) ? where(condition, zero, g) : Tensor()};
   }
-  static Cost cost(const Metas& in, const Attrs&) { return {double(numel(in[0].shape)), 3.0 * double(in[1].nbytes()) + double(in[0].nbytes())}; }
+  static Cost cost(const Metas& in, const Attrs&) { return detail::pointwise_cost({in[1], in[2]}, 0); }
   static std::vector<Sample> samples(Rng& rng) {
-    return {{"matrix", {rng.booleans({3, 7}), rng.normal({3, 7}), rng.normal({3, 7})}, {}},
-            {"0-d", {rng.booleans({}), rng.normal({}), rng.normal({})}, {}},
-            {"zero size", {rng.booleans({2, 0}), rng.normal({2, 0}), rng.normal({2, 0})}, {}}};
+    std::vector<Sample> all;
+    for (const Shape& shape : {Shape{3, 5}, Shape{2, 3, 37}, Shape{}, Shape{0, 3}}) {
+      all.push_back({to_string(shape), {rng.booleans(shape), rng.normal(shape), rng.normal(shape)}, {}});
+    }
+    return all;
   }
   static std::vector<BadSample> bad() {
-    return {{"condition", {zeros({2}), zeros({2}), zeros({2})}, {}, "must be bool, got f32"},
-            {"types", {zeros({2}, Dtype::boolean), zeros({2}), zeros({2}, Dtype::f64)}, {}, "f32 and f64"},
-            {"shapes", {zeros({2}, Dtype::boolean), zeros({2}), zeros({3})}, {}, "[2], [2] and [3] differ"}};
+    return {{"condition type", {zeros({2}), zeros({2}), zeros({2})}, {}, "where: the condition must be bool, got f32"},
+            {"condition shape", {zeros({3}, Dtype::boolean), zeros({2}), zeros({2})}, {}, "where: condition [3] and values [2] differ"},
+            {"types",
+             {zeros({2}, Dtype::boolean), zeros({2}), zeros({2}, Dtype::f64)},
+             {},
+             "where: inputs are f32 and f64; convert one with cast()"}};
   }
 };
 REGISTER_OP(Where);
 
+struct MaskedFill {
+  static constexpr auto name = "masked_fill";
+  static constexpr bool strided = true;
+  struct Attrs {
+    double value = 0;
+  };
+  static Inferred infer(const Metas& in, const Attrs&) {
+    check_mask(name, "mask", in[1], in[0]);
+    return {{in[0]}, {}};
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    visit(k.out().dtype(), [&]<class T>() {
+      using C = spool::kernels::compute_t<T>;
+      kernels::map2<T, bool, T>(
+          k.out(), k.in(0),
+          k.in(1), [filler = C(attrs.value)](C x, bool masked) __attribute__((always_inline)) { return masked ? filler : x; });
+    });
+  }
+  static Saves saves(Need) { return Saves().input(1); }
+  static Tensors vjp(Saved& s, const Attrs&) { return {masked_fill(s.grad(), s.input(1), 0), Tensor()}; }
+  static Cost cost(const Metas& in, const Attrs&) { return detail::pointwise_cost(in, 0); }
+  static std::vector<Sample> samples(Rng& rng) {
+    const AttrsPtr attrs = attrs_ptr(Attrs{-2.5});
+    std::vector<Sample> all;
+    for (const Shape& shape : {Shape{3, 5}, Shape{2, 3, 37}, Shape{}, Shape{0, 3}})
+      all.push_back({to_string(shape), {rng.normal(shape), rng.booleans(shape)}, attrs});
+    all.push_back({.label = "minus infinity",
+                   .inputs = {rng.normal({4}), rng.booleans({4})},
+                   .attrs = attrs_ptr(Attrs{-std::numeric_limits<double>::infinity()}),
+                   .check_gradient = false});
+    return all;
+  }
+  static std::vector<BadSample> bad() {
+    return {{"mask type", {zeros({2}), zeros({2})}, {}, "masked_fill: the mask must be bool, got f32"},
+            {"mask shape", {zeros({2}), zeros({3}, Dtype::boolean)}, {}, "masked_fill: mask [3] and values [2] differ"}};
+  }
+};
+REGISTER_OP(MaskedFill);
+
+Tensor constant(double value, const Tensor& like) { return full({}, value, like.dtype(), like.device()); }
+
 }  // namespace
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  const Shape shape = broadcast_shapes("where", broadcast_shapes("where", a.shape(), b.shape()), condition.shape());
+  const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   return apply<Where>({expand(condition, shape), expand(a, shape), expand(b, shape)});
 }
+Tensor where(const Tensor& condition, const Tensor& a, double b) { return where(condition, a, constant(b, a)); }
+Tensor where(const Tensor& condition, double a, const Tensor& b) { return where(condition, constant(a, b), b); }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return where(mask, full({}, value, x.dtype(), x.device()), x); }
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) { return apply<MaskedFill>({x, expand(mask, x.shape())}, {value}); }
 
 }  // namespace spool

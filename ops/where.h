@@ -3,10 +3,15 @@
 #include <spool/tensor/tensor.h>
 
 namespace spool {
-/// a where `condition` (bool) holds, b elsewhere; the three broadcast together, a and b have one type. The branch that was not taken gets
-/// gradient 0 from this op; but 0 times an infinite slope further up is NaN, so mask the argument of a function before it leaves its domain:
-/// sqrt(where(x > 0, x, 1)) and then where again. Keeps the condition.
+
+/// a where condition (bool) is true, b elsewhere; the three broadcast, a and b have one type. Keeps the condition.
+/// The gradient of the side that was not taken is exactly 0 here, but an op before it may still make NaN of that 0: its rule multiplies
+/// 0 by an infinite slope. Mask the argument instead: `where(x > 0, sqrt(where(x > 0, x, one)), x)` has finite gradients everywhere.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-/// x where `mask` is false, `value` where it is true.
+Tensor where(const Tensor& condition, const Tensor& a, double b);
+Tensor where(const Tensor& condition, double a, const Tensor& b);
+
+/// x with `value` where mask (bool, broadcast to x) is true. Keeps the mask.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+
 }  // namespace spool

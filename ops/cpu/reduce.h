@@ -1,105 +1,174 @@
 #pragma once
-// Reduction of a contiguous tensor over a set of axes, in blocks fixed by the shape. Private to ops/.
-#include <spool/ops/cpu/clones.h>
-#include <spool/tensor/parallel.h>
-#include <spool/tensor/shape.h>
+// Reductions of a strided tensor over any set of axes. Work is cut into chunks by shape alone, and partial results are joined in order, so
+// that the result does not depend on the number of threads. A policy P states the arithmetic:
+//   Lane                 what vector lanes hold over a run of at most 4096 elements
+//   Total                what runs and chunks are joined in (sums of floats: double)
+//   Lane identity(), Lane lane(C x), Lane join(Lane, Lane), Total join(Total, Total)
+#include <spool/ops/cpu/pointwise.h>
 
-#include <algorithm>
+#include <span>
 
 namespace spool::kernels {
 
-/// A contiguous tensor seen as alternating kept and reduced axes: outer kept, reduced, inner kept — and, in the general case, more of them.
-struct ReducePlan {
-  Shape kept, reduced;              // merged sizes, outermost first
-  Strides kept_strides, reduced_strides;
+inline constexpr int64_t reduce_run = 4096, reduce_chunk = 32768, reduce_columns = 512;
 
-  ReducePlan(const Shape& shape, uint32_t axes) {
-    const Strides strides = contiguous_strides(shape);
-    int last = -1;  // 0 kept, 1 reduced
-    for (int i = 0; i < shape.size(); ++i) {
-      if (shape[i] == 1) continue;
-      const int now = axes >> i & 1;
-      Shape& sizes = now ? reduced : kept;
-      Strides& steps = now ? reduced_strides : kept_strides;
-      if (now == last) {
-        sizes[sizes.size() - 1] *= shape[i];
-        steps[steps.size() - 1] = strides[i];
-      } else {
-        sizes.push_back(shape[i]);
-        steps.push_back(strides[i]);
-      }
-      last = now;
+template <class P, class S>
+SPOOL_CLONES typename P::Total reduce_row(const S* __restrict x, int64_t n, int64_t step) {
+  constexpr int width = 16;
+  typename P::Lane lanes[width];
+  for (auto& lane : lanes) lane = P::identity();
+  int64_t i = 0;
+  if (step == 1) {
+    for (; i + width <= n; i += width)
+      for (int j = 0; j < width; ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[i + j])));
+  } else {
+    for (; i + width <= n; i += width)
+      for (int j = 0; j < width; ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[(i + j) * step])));
+  }
+  for (int j = 0; i < n; ++i, ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[i * step])));
+  for (int half = width / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) lanes[j] = P::join(lanes[j], lanes[j + half]);
+  return typename P::Total(lanes[0]);
+}
+
+/// totals[j] joined with four rows at once: rows are `stride` apart, columns `step`.
+template <class P, class S>
+SPOOL_CLONES void reduce_rows(const S* __restrict a, const S* __restrict b, const S* __restrict c, const S* __restrict d,
+                              typename P::Total* __restrict totals, int64_t columns, int64_t step) {
+  using Total = typename P::Total;
+  if (step == 1) {
+    for (int64_t j = 0; j < columns; ++j) {
+      totals[j] = P::join(
+          totals[j], Total(P::join(P::join(P::lane(load(a[j])), P::lane(load(b[j]))), P::join(P::lane(load(c[j])), P::lane(load(d[j]))))));
     }
+  } else {
+    for (int64_t j = 0; j < columns; ++j) {
+      const int64_t i = j * step;
+      totals[j] = P::join(
+          totals[j], Total(P::join(P::join(P::lane(load(a[i])), P::lane(load(b[i]))), P::join(P::lane(load(c[i])), P::lane(load(d[i]))))));
+    }
+  }
+}
+template <class P, class S>
+SPOOL_CLONES void reduce_rows(const S* __restrict a, typename P::Total* __restrict totals, int64_t columns, int64_t step) {
+  for (int64_t j = 0; j < columns; ++j) totals[j] = P::join(totals[j], typename P::Total(P::lane(load(a[j * step]))));
+}
+
+/// How a reduction is cut. Depends on the shape and the axes (a bit mask), not on strides.
+struct ReduceCut {
+  int64_t outputs = 1, reduced = 1;
+  int64_t inner = 1;  ///< Kept elements after the last reduced axis; above 1: whole rows are added to rows.
+  int64_t length = 1, chunks = 1;
+
+  ReduceCut(const Shape& shape, uint32_t axes) {
+    for (int axis = 0; axis < shape.size(); ++axis) {
+      if (axes >> axis & 1) {
+        reduced *= shape[axis];
+        if (shape[axis] != 1) inner = 1;
+      } else {
+        outputs *= shape[axis];
+        inner *= shape[axis];
+      }
+    }
+    length = inner > 1 ? std::max<int64_t>(64, 2 * reduce_chunk / std::min(inner, reduce_columns)) : reduce_chunk;
+    chunks = std::max<int64_t>(1, (reduced + length - 1) / length);
+  }
+  template <class Total>
+  int64_t scratch() const {
+    return chunks > 1 ? outputs * chunks * int64_t(sizeof(Total)) : 0;
   }
 };
 
-inline int64_t offset_of(int64_t index, const Shape& sizes, const Strides& strides, int dims) {
-  int64_t offset = 0;
-  for (int i = dims - 1; i >= 0; --i) {
-    offset += index % sizes[i] * strides[i];
-    index /= sizes[i];
+/// Sizes and strides of some of the axes, merged where memory allows; turns a running index into an offset.
+struct Walk {
+  Dims sizes, steps;
+  void add(int64_t size, int64_t step) {
+    if (size == 1) return;
+    const int last = sizes.size() - 1;
+    if (last >= 0 && steps[last] == step * size) {
+      sizes[last] *= size;
+      steps[last] = step;
+    } else {
+      sizes.push_back(size);
+      steps.push_back(step);
+    }
   }
-  return offset;
-}
-
-/// y = fold of F over the reduced elements. F: `using Wide`, `Wide start()`, `Wide join(Wide, Wide)`, with elements widened first.
-template <class F, class T, class W>
-SPOOL_CLONES W reduce_run(const T* x, int64_t n, int64_t step) {
-  constexpr int lanes = 16;
-  W lane[lanes];
-  for (auto& l : lane) l = F::template start<W>();
-  int64_t i = 0;
-  if (step == 1) {
-    for (; i + lanes <= n; i += lanes)
-      for (int l = 0; l < lanes; ++l) lane[l] = F::join(lane[l], static_cast<W>(x[i + l]));
+  int64_t inner_size() const { return sizes.empty() ? 1 : sizes.back(); }
+  int64_t inner_step() const { return steps.empty() ? 0 : steps.back(); }
+  int64_t offset(int64_t index) const {
+    int64_t at = 0;
+    for (int i = sizes.size() - 1; i >= 0; --i) {
+      at += index % sizes[i] * steps[i];
+      index /= sizes[i];
+    }
+    return at;
   }
-  for (; i < n; ++i) lane[i % lanes] = F::join(lane[i % lanes], static_cast<W>(x[i * step]));
-  for (int width = lanes / 2; width > 0; width /= 2)
-    for (int l = 0; l < width; ++l) lane[l] = F::join(lane[l], lane[l + width]);
-  return lane[0];
-}
+};
 
-/// Adds `rows` rows of `columns` ≤ 64 adjacent elements into wide[columns].
-template <class F, class T, class W>
-SPOOL_CLONES void reduce_columns(const T* x, int64_t rows, int64_t row_step, int64_t columns, W* wide) {
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) wide[c] = F::join(wide[c], static_cast<W>(x[r * row_step + c]));
-}
+/// Calls finish(output, total) for each output of the reduction of x over `axes`, in some order and from several threads.
+template <class P, class S, class Finish>
+void reduce(const Tensor& x, uint32_t axes, std::span<std::byte> scratch, Finish finish) {
+  using Total = typename P::Total;
+  const ReduceCut cut(x.shape(), axes);
+  Walk kept, reduced;
+  for (int axis = 0; axis < x.dims(); ++axis) (axes >> axis & 1 ? reduced : kept).add(x.shape()[axis], x.strides()[axis]);
+  const S* from = static_cast<const S*>(x.raw());
+  auto* partial = reinterpret_cast<Total*>(scratch.data());
+  if (cut.outputs == 0) return;
+  const auto deliver = [&](int64_t output, int64_t chunk, Total total) {
+    if (cut.chunks == 1)
+      finish(output, total);
+    else
+      partial[output * cut.chunks + chunk] = total;
+  };
 
-template <class F, class T, class W>
-void reduce(const T* x, T* y, const Shape& shape, uint32_t axes) {
-  const ReducePlan plan(shape, axes);
-  const int64_t outputs = numel(plan.kept), count = std::find(shape.begin(), shape.end(), 0) == shape.end() ? numel(plan.reduced) : 0;
-  if (std::find(plan.kept.begin(), plan.kept.end(), 0) != plan.kept.end()) return;
-  const int kept = plan.kept.size(), reduced = plan.reduced.size();
-  const bool columns = count > 0 && reduced > 0 && kept > 0 && plan.kept_strides[kept - 1] == 1;
-  if (columns) {
-    constexpr int64_t width = 64;
-    const int64_t inner = plan.kept[kept - 1], pieces = (inner + width - 1) / width, outer = outputs / inner;
-    parallel_blocks(outer * pieces, width * count, [&](int64_t block) {
-      const int64_t begin = block % pieces * width, size = std::min(width, inner - begin), row = block / pieces;
-      const T* from = x + offset_of(row, plan.kept, plan.kept_strides, kept - 1) + begin;
-      W wide[width];
-      std::fill_n(wide, width, F::template start<W>());
-      const int64_t last = plan.reduced[reduced - 1];
-      for (int64_t o = 0; o < count / last; ++o)
-        reduce_columns<F>(from + offset_of(o, plan.reduced, plan.reduced_strides, reduced - 1), last, plan.reduced_strides[reduced - 1], size, wide);
-      for (int64_t c = 0; c < size; ++c) y[row * inner + begin + c] = static_cast<T>(wide[c]);
-    });
-    return;
-  }
-  const int64_t last = reduced ? plan.reduced[reduced - 1] : 1, step = reduced ? plan.reduced_strides[reduced - 1] : 1;
-  constexpr int64_t grain = 1 << 15;
-  const int64_t rows = std::max<int64_t>(1, grain / std::max<int64_t>(count, 1));
-  parallel_blocks((outputs + rows - 1) / rows, rows * std::max<int64_t>(count, 1), [&](int64_t block) {
-    for (int64_t o = block * rows; o < std::min(outputs, (block + 1) * rows); ++o) {
-      const T* from = x + offset_of(o, plan.kept, plan.kept_strides, kept);
-      W total = F::template start<W>();
-      for (int64_t r = 0; count && r < count / last; ++r) {
-        const T* run = from + offset_of(r, plan.reduced, plan.reduced_strides, reduced - 1);
-        for (int64_t at = 0; at < last; at += grain) total = F::join(total, reduce_run<F, T, W>(run + at * step, std::min(grain, last - at), step));
+  if (cut.inner == 1) {
+    const int64_t tasks = cut.outputs * cut.chunks, work = std::max<int64_t>(1, std::min(cut.reduced, cut.length));
+    const int64_t group = std::max<int64_t>(1, reduce_chunk / work), run = reduced.inner_size(), step = reduced.inner_step();
+    parallel_blocks((tasks + group - 1) / group, group * work, [&](int64_t block) {
+      for (int64_t task = block * group; task < std::min(tasks, (block + 1) * group); ++task) {
+        const int64_t output = task / cut.chunks, chunk = task % cut.chunks;
+        const S* base = from + kept.offset(output);
+        const int64_t end = std::min(cut.reduced, (chunk + 1) * cut.length);
+        Total total(P::identity());
+        for (int64_t at = chunk * cut.length; at < end;) {
+          const int64_t n = std::min({run - at % run, end - at, reduce_run});
+          total = P::join(total, reduce_row<P, S>(base + reduced.offset(at), n, step));
+          at += n;
+        }
+        deliver(output, chunk, total);
       }
-      y[o] = static_cast<T>(total);
+    });
+  } else {
+    const int64_t columns = kept.inner_size(), step = kept.inner_step(), tiles = (columns + reduce_columns - 1) / reduce_columns;
+    const int64_t tasks = cut.outputs / columns * tiles * cut.chunks;
+    const int64_t work = std::max<int64_t>(1, std::min(columns, reduce_columns) * std::min(cut.reduced, cut.length));
+    const int64_t group = std::max<int64_t>(1, reduce_chunk / work);
+    parallel_blocks((tasks + group - 1) / group, group * work, [&](int64_t block) {
+      Total totals[reduce_columns];
+      for (int64_t task = block * group; task < std::min(tasks, (block + 1) * group); ++task) {
+        const int64_t chunk = task % cut.chunks, tile = task / cut.chunks % tiles,
+                      first = task / cut.chunks / tiles * columns + tile * reduce_columns;
+        const int64_t width = std::min(reduce_columns, columns - tile * reduce_columns);
+        const S* base = from + kept.offset(first);
+        const int64_t end = std::min(cut.reduced, (chunk + 1) * cut.length);
+        for (int64_t j = 0; j < width; ++j) totals[j] = Total(P::identity());
+        int64_t row = chunk * cut.length;
+        for (; row + 4 <= end; row += 4) {
+          reduce_rows<P, S>(base + reduced.offset(row), base + reduced.offset(row + 1), base + reduced.offset(row + 2),
+                            base + reduced.offset(row + 3), totals, width, step);
+        }
+        for (; row < end; ++row) reduce_rows<P, S>(base + reduced.offset(row), totals, width, step);
+        for (int64_t j = 0; j < width; ++j) deliver(first + j, chunk, totals[j]);
+      }
+    });
+  }
+  if (cut.chunks == 1) return;
+  parallel_range(cut.outputs, std::max<int64_t>(1, reduce_chunk / cut.chunks), [&](int64_t begin, int64_t end) {
+    for (int64_t output = begin; output < end; ++output) {
+      Total total = partial[output * cut.chunks];
+      for (int64_t chunk = 1; chunk < cut.chunks; ++chunk) total = P::join(total, partial[output * cut.chunks + chunk]);
+      finish(output, total);
     }
   });
 }
