@@ -139,6 +139,7 @@ void Tape::Impl::run_node(int64_t index, const BackwardOptions& options) {
   const bool keep = options.retain || options.create_graph;
   bool reached = false;
   for (size_t i = 0; i < capture.size(); ++i) {  // gradients of intermediate results
+    if (!capture[i].defined()) continue;
     const AutogradSlot& slot = capture[i].body()->slot;
     if (slot.tape == id && slot.node == index && !cotangents.empty()) captured[i] = cotangents[size_t(slot.output)];
   }

@@ -1,3 +1,6 @@
+#include <spool/autograd/saved.h>
+#include <spool/tensor/error.h>
+#include <spool/tensor/parallel.h>
 #include <spool/ops/cpu/index.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/embedding.h>
@@ -73,7 +76,7 @@ struct Embedding {
   static Saves saves(Need) { return Saves().input(1); }
   static Tensors vjp(Saved& s, const Attrs&) {
     if (const Tensor table = s.target(0); table.defined()) {
-      const Tensor dy = contiguous(s.grad()), ids = contiguous(s.input(1));
+      const Tensor dy = as_contiguous(s.grad()), ids = as_contiguous(s.input(1));
       bump_version(table);
       if (!table.device().meta) EmbeddingBackward::add(table, dy, ids);
       return {table, {}};

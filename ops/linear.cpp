@@ -1,4 +1,7 @@
 #include <spool/autograd/saved.h>
+#include <spool/autograd/saved.h>
+#include <spool/tensor/error.h>
+#include <spool/tensor/parallel.h>
 #include <spool/ops/cpu/column_sum.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/cpu/product.h>
@@ -50,7 +53,7 @@ REGISTER_OP(ColumnSum);
 
 Tensor bias_gradient(const Tensor& target, const Tensor& dz) {
   if (!target.defined() || target.dtype() == Dtype::bf16 || target.dtype() == Dtype::f16) return apply<ColumnSum>({dz});
-  const Tensor dense = contiguous(dz);
+  const Tensor dense = as_contiguous(dz);
   bump_version(target);
   if (!target.device().meta) ColumnSum::add(target, dense, true);
   return target;
@@ -68,21 +71,21 @@ struct ActivationBackward {
   template <Activation A>
   struct Slope {
     template <class T>
-    SPOOL_INLINE static T value(T dy, T z, const Attrs&) { return dy * kernels::activate_derivative<kernels::Activation(A)>(z); }
+    SPOOL_INLINE T operator()(T dy, T z) const { return dy * kernels::activate_derivative<kernels::Activation(A)>(z); }
   };
   static Inferred infer(const Metas& in, const Attrs&) {
     same_float(name, in);
-    kernels::require_same_shapes(name, in);
+    if (in[0].shape != in[1].shape) fail<ShapeError>(name, ": shapes ", in[0].shape, " and ", in[1].shape, " differ");
     return {{in[0]}, {}};
   }
   static void cpu(const Kernel& k, const Attrs& attrs) {
     visit_float(name, k.in(0).dtype(), [&]<class T>() {
       switch (attrs.activation) {
-        case Activation::relu: return kernels::binary_kernel<Slope<Activation::relu>, T, T>(k, attrs);
-        case Activation::gelu_erf: return kernels::binary_kernel<Slope<Activation::gelu_erf>, T, T>(k, attrs);
-        case Activation::gelu_tanh: return kernels::binary_kernel<Slope<Activation::gelu_tanh>, T, T>(k, attrs);
-        case Activation::silu: return kernels::binary_kernel<Slope<Activation::silu>, T, T>(k, attrs);
-        case Activation::none: return kernels::binary_kernel<Slope<Activation::none>, T, T>(k, attrs);
+        case Activation::relu: return kernels::map2<T, T, T>(k.out(), k.in(0), k.in(1), Slope<Activation::relu>{});
+        case Activation::gelu_erf: return kernels::map2<T, T, T>(k.out(), k.in(0), k.in(1), Slope<Activation::gelu_erf>{});
+        case Activation::gelu_tanh: return kernels::map2<T, T, T>(k.out(), k.in(0), k.in(1), Slope<Activation::gelu_tanh>{});
+        case Activation::silu: return kernels::map2<T, T, T>(k.out(), k.in(0), k.in(1), Slope<Activation::silu>{});
+        case Activation::none: return kernels::map2<T, T, T>(k.out(), k.in(0), k.in(1), Slope<Activation::none>{});
       }
     });
   }

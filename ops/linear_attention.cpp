@@ -1,3 +1,6 @@
+#include <spool/autograd/saved.h>
+#include <spool/tensor/error.h>
+#include <spool/tensor/parallel.h>
 #include <spool/ops/cpu/linear_scan.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/cpu/vec_math.h>

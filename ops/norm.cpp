@@ -1,3 +1,6 @@
+#include <spool/autograd/saved.h>
+#include <spool/tensor/error.h>
+#include <spool/tensor/parallel.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/norm.h>
 #include <spool/tensor/copy.h>
@@ -197,7 +200,7 @@ struct Norm {
   static Saves saves(Need need) { return Saves().input(0).input(1, need(0)).residual(0).residual(1, centred); }
   static Tensors vjp(Saved& s, const Attrs&) {
     const bool parameters = s.needs(1) || (centred && s.needs(2));
-    const Tensor dy = contiguous(s.grad()), x = contiguous(s.input(0)), weight = s.needs(0) ? s.input(1) : Tensor();
+    const Tensor dy = as_contiguous(s.grad()), x = as_contiguous(s.input(0)), weight = s.needs(0) ? s.input(1) : Tensor();
     const Tensor mean = centred ? s.residual(0) : Tensor(), rstd = s.residual(centred ? 1 : 0);
     const BackwardAttrs attrs{.centred = centred, .wants_dx = s.needs(0), .wants_parameters = parameters};
     const Tensor tw = s.needs(1) ? s.target(1) : Tensor(), tb = centred && s.needs(2) ? s.target(2) : Tensor();
