@@ -1,3 +1,12 @@
+# Links a folder. Ops register themselves from static objects, so their archive is linked whole, everywhere: mixing both ways is an error.
+function(spool_link_folder target scope folder)
+  if(folder STREQUAL "ops")
+    target_link_libraries(${target} ${scope} "$<LINK_LIBRARY:WHOLE_ARCHIVE,spool_ops>")
+  else()
+    target_link_libraries(${target} ${scope} spool_${folder})
+  endif()
+endfunction()
+
 # spool_folder(NAME [DEPENDS folder...] [LINK libs...]): one library target a folder.
 # Its headers are spelled <spool/NAME/x.h>, in the tree and installed. Each folder publishes an include directory of its own, so an
 # include of a folder that is not among the dependencies does not build. <spool/NAME.h> includes all public headers of the folder
@@ -29,7 +38,7 @@ function(spool_folder name)
   target_compile_features(spool_${name} PUBLIC cxx_std_20)
   target_include_directories(spool_${name} PUBLIC "$<BUILD_INTERFACE:${include_dir}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
   foreach(dependency IN LISTS arg_DEPENDS)
-    target_link_libraries(spool_${name} PUBLIC spool_${dependency})
+    spool_link_folder(spool_${name} PUBLIC ${dependency})
   endforeach()
   target_link_libraries(spool_${name} PRIVATE $<BUILD_INTERFACE:spool_options> OpenMP::OpenMP_CXX $<BUILD_INTERFACE:fmt::fmt-header-only> ${arg_LINK})
 
@@ -39,8 +48,7 @@ function(spool_folder name)
   set_property(GLOBAL APPEND PROPERTY SPOOL_FOLDERS ${name})
 endfunction()
 
-# The target Spool::spool and <spool/spool.h>: every folder at once. Ops register themselves from static objects, so their archive is
-# linked whole.
+# The target Spool::spool and <spool/spool.h>: every folder at once.
 function(spool_umbrella)
   get_property(folders GLOBAL PROPERTY SPOOL_FOLDERS)
   set(include_dir "${PROJECT_BINARY_DIR}/include/all")
@@ -49,11 +57,7 @@ function(spool_umbrella)
   add_library(Spool::spool ALIAS spool)
   foreach(folder IN LISTS folders)
     string(APPEND umbrella "#include <spool/${folder}.h>\n")
-    if(folder STREQUAL "ops")
-      target_link_libraries(spool INTERFACE "$<LINK_LIBRARY:WHOLE_ARCHIVE,spool_ops>")
-    else()
-      target_link_libraries(spool INTERFACE spool_${folder})
-    endif()
+    spool_link_folder(spool INTERFACE ${folder})
   endforeach()
   file(CONFIGURE OUTPUT "${include_dir}/spool/spool.h" CONTENT "${umbrella}")
   target_include_directories(spool INTERFACE "$<BUILD_INTERFACE:${include_dir}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
