@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spool {
@@ -65,6 +66,7 @@ class Tensor {
 };
 
 using Tensors = std::vector<Tensor>;
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;  ///< Parameters, states, the contents of a file: an ordered list.
 
 /// What the tape knows of a tensor: the node and output that made it, on the tape with that number.
 struct AutogradSlot {
