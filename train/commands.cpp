@@ -1,0 +1,162 @@
+#include "train/commands.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <spool/autograd/op.h>
+#include <spool/tensor/error.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "train/config_text.h"
+#include "train/files.h"
+#include "train/format.h"
+#include "train/generate.h"
+#include "train/presets.h"
+#include "train/run.h"
+#include "train/run_report.h"
+
+namespace spool::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+Json tokens_json(const Evaluation& e) { return {{"tokens", e.tokens}, {"loss", number(e.loss)}, {"bits_per_byte", number(bits_per_byte(e.loss))}}; }
+
+/// "inputs 0 1, output 0": what an op keeps when every input wants a gradient.
+std::string saves_text(const OpInfo& op) {
+  if (!op.saves) return "";
+  Rng rng(1);
+  const auto samples = op.samples(rng);
+  if (samples.empty()) return "";
+  const AttrsPtr attrs = samples[0].attrs ? samples[0].attrs : op.default_attrs;
+  Need need;
+  for (size_t i = 0; i < samples[0].inputs.size(); ++i) {
+    const Tensor& t = samples[0].inputs[i];
+    if (t.defined() && is_float(t.dtype())) need.mask |= uint32_t(1) << i;
+  }
+  const Saves saves = op.saves(need, attrs.get());
+  std::string text;
+  const auto list = [&](const char* what, uint32_t mask) {
+    if (!mask) return;
+    text += std::string(text.empty() ? "" : ", ") + what;
+    for (int i = 0; i < 32; ++i) if (mask >> i & 1) text += fmt::format(" {}", i);
+  };
+  list("input", saves.inputs);
+  list("output", saves.outputs);
+  list("residual", saves.residuals);
+  return text.empty() ? "nothing" : text;
+}
+
+}  // namespace
+
+RunConfig ConfigOptions::resolve() const {
+  Layers layers{preset, config, {}};
+  const auto option = [&](const char* key, const std::optional<std::string>& value, const char* name) {
+    if (value) layers.settings.push_back({key, *value, name});
+  };
+  option("data.path", data, "--data");
+  option("train.steps", steps, "--steps");
+  option("train.chunk", chunk, "--chunk");
+  option("train.seed", seed, "--seed");
+  option("data.batch", batch, "--batch");
+  option("data.seq", seq, "--seq");
+  option("train.dtype", dtype, "--dtype");
+  option("optim.name", optimizer, "--optimizer");
+  for (const std::string& text : set) layers.settings.push_back(parse_override(text));
+  if (preset.empty() && config.empty()) fail<ConfigError>("say what to run: a preset (see `spool presets`) or --config FILE");
+  return spool::train::resolve(layers);
+}
+
+int run(const TrainCommand& command) {
+  const RunConfig config = command.config.resolve();
+  const std::filesystem::path out = command.out.empty() ? std::filesystem::path("runs") / config.name : command.out;
+  const RunOutcome r = run_training(config, {out, command.source_dir, command.resume});
+  if (command.json) {
+    print_json({{"schema", "spool.train/1"}, {"steps", r.steps}, {"loss", number(r.loss)},
+                {"validation", {{"loss", number(r.validation_loss)}, {"bits_per_byte", number(bits_per_byte(r.validation_loss))}}},
+                {"tokens_per_second", number(r.tokens_per_second)},
+                {"peak", {{"closed_form", nullptr}, {"planned", r.planned_peak}, {"measured", r.measured_peak}}}, {"run", out.string()}});
+  } else if (r.signal) {
+    fmt::print(stderr, "stopped after {} steps; go on with --resume\n", format_count(r.steps));
+  } else {
+    fmt::print(stderr, "{} steps: loss {:.4f}, validation {:.4f} bits per byte, peak {} planned, {} measured; run in {}\n", format_count(r.steps), r.loss,
+               bits_per_byte(r.validation_loss), format_bytes(r.planned_peak), format_bytes(r.measured_peak), out.string());
+  }
+  return r.signal ? 128 + r.signal : 0;
+}
+
+void run(const PlanCommand& command) {
+  const RunConfig config = command.config.resolve();
+  const StepPlan plan = plan_run(config);
+  const int64_t parameters = make_model(config, meta())->parameter_count();
+  if (command.json) print_json(plan_json(config, parameters, plan));
+  else fmt::print("{}", plan_text(config, parameters, plan));
+}
+
+void run(const EvalCommand& command) {
+  LoadedRun loaded = load_run(command.run);
+  Evaluation e;
+  if (command.text) e = evaluate_bytes(loaded.config, *loaded.model, memory_corpus("--text", {command.text->begin(), command.text->end()}));
+  else e = evaluate_bytes(loaded.config, *loaded.model, open_corpus(command.data));
+  Json json = tokens_json(e);
+  if (command.json) {
+    Json document{{"schema", "spool.eval/1"}};
+    document.update(json);
+    print_json(document);
+  } else {
+    fmt::print("{} bytes: loss {:.4f} nats, {:.4f} bits per byte\n", format_count(e.tokens), e.loss, bits_per_byte(e.loss));
+  }
+}
+
+void run(const GenerateCommand& command) {
+  const LoadedRun loaded = load_run(command.run);
+  std::string text = command.prompt;
+  const GenerateOptions options{command.tokens, command.temperature, command.seed};
+  if (!command.json) fmt::print("{}", command.prompt);
+  generate(*loaded.model, command.prompt, options, [&](uint8_t byte) {
+    if (command.json) text += char(byte);
+    else std::fputc(byte, stdout), std::fflush(stdout);
+  });
+  if (command.json) {
+    const Json document{{"schema", "spool.generate/1"}, {"text", text}, {"tokens", command.tokens}};
+    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    fmt::print("\n");
+  }
+}
+
+void run(const ReportCommand& command) {
+  const auto file = command.run / (command.json ? "report.json" : "report.txt");
+  if (!std::filesystem::exists(file)) fail<IoError>(command.run.string(), ": holds no report; a run writes it when it ends");
+  if (command.html) {
+    const auto html = command.run / "report.html";
+    if (!std::filesystem::exists(html)) fail<IoError>(command.run.string(), ": holds no report.html");
+    write_file_atomic(*command.html, read_file(html));
+    if (!command.json) return;
+  }
+  fmt::print("{}", read_file(file));
+}
+
+void run_ops(bool json) {
+  Json list = Json::array();
+  for (const OpInfo* op : registered_ops()) {
+    const std::string saves = saves_text(*op);
+    list.push_back({{"name", op->name}, {"saves", saves}, {"differentiable", op->no_gradient.empty()}, {"devices", op->cpu || op->view ? Json::array({"cpu"}) : Json::array()}});
+    if (!json) fmt::print("{:<28} {}\n", op->name, op->no_gradient.empty() ? "keeps " + saves : fmt::format("no gradient: {}", op->no_gradient));
+  }
+  if (json) print_json({{"schema", "spool.ops/1"}, {"ops", list}});
+}
+
+void run_presets(bool json) {
+  Json list = Json::array();
+  for (const Preset& p : presets()) {
+    list.push_back({{"name", p.name}, {"doc", p.doc}});
+    if (!json) fmt::print("{:<14} {}\n", p.name, p.doc);
+  }
+  if (json) print_json({{"schema", "spool.presets/1"}, {"presets", list}});
+}
+
+}  // namespace spool::train

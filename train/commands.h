@@ -1,0 +1,64 @@
+#pragma once
+// The commands of the `spool` program. Each does its work, prints for people on stderr (or stdout where the output is the point), or one
+// JSON document on stdout with --json, and throws the library's errors; main.cpp turns those into exit codes.
+#include <nlohmann/json_fwd.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+
+namespace spool::train {
+
+/// Where a configuration comes from, as options give it.
+struct ConfigOptions {
+  std::string preset;
+  std::filesystem::path config;
+  std::optional<std::string> data, steps, chunk, seed, batch, seq, dtype, optimizer;
+  std::vector<std::string> set;
+  RunConfig resolve() const;
+};
+
+struct TrainCommand {
+  ConfigOptions config;
+  std::filesystem::path out, source_dir;
+  bool resume = false, json = false;
+};
+int run(const TrainCommand& command);  ///< 0, or 130 / 143 after a signal.
+
+struct PlanCommand {
+  ConfigOptions config;
+  bool json = false;
+};
+void run(const PlanCommand& command);
+
+struct EvalCommand {
+  std::filesystem::path run, data;
+  std::optional<std::string> text;
+  bool json = false;
+};
+void run(const EvalCommand& command);
+
+struct GenerateCommand {
+  std::filesystem::path run;
+  std::string prompt;
+  int64_t tokens = 200;
+  double temperature = 1;
+  uint64_t seed = 0;
+  bool json = false;
+};
+void run(const GenerateCommand& command);
+
+struct ReportCommand {
+  std::filesystem::path run;
+  std::optional<std::filesystem::path> html;
+  bool json = false;
+};
+void run(const ReportCommand& command);
+
+void run_ops(bool json);      ///< The registry.
+void run_presets(bool json);  ///< The presets.
+
+}  // namespace spool::train

@@ -1,0 +1,115 @@
+// The `spool` program: options, and errors as exit codes. 0 done, 1 failed while running, 2 wrong usage or configuration, 130 / 143 stopped
+// by a signal after saving.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <spool/tensor/error.h>
+#include <spool/tensor/parallel.h>
+
+#include <cstdio>
+
+#include "train/commands.h"
+
+namespace {
+
+using namespace spool::train;
+
+void add_config(CLI::App& app, ConfigOptions& options) {
+  app.add_option("preset", options.preset, "A preset; `spool presets` lists them");
+  app.add_option("--config", options.config, "A TOML file");
+  app.add_option("--chunk", options.chunk, "C: positions a slice (Algorithm 1); none for the full gradient");
+  app.add_option("--batch", options.batch, "Sequences a step");
+  app.add_option("--seq", options.seq, "Bytes a sequence");
+  app.add_option("--dtype", options.dtype, "f32 or f64");
+  app.add_option("--optimizer", options.optimizer, "sgd, adam or adamw");
+  app.add_option("--set", options.set, "Any setting: --set optim.lr=1e-3 (may be repeated)");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Spool trains sequence models in bounded memory and knows the memory of a step before it runs.", "spool"};
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::help);
+  int threads = 0;
+  app.add_option("--threads", threads, "Threads to use (default: one a core); results do not depend on it")->check(CLI::PositiveNumber);
+
+  TrainCommand train;
+#ifdef SPOOL_SOURCE_DIR
+  train.source_dir = SPOOL_SOURCE_DIR;
+#endif
+  CLI::App* train_app = app.add_subcommand("train", "Train a Performer");
+  add_config(*train_app, train.config);
+  train_app->add_option("--data", train.config.data, "A file, .gz, .zip or directory of text (default: data/enwik8, else the project's own text)");
+  train_app->add_option("--steps", train.config.steps, "Steps in the whole run");
+  train_app->add_option("--seed", train.config.seed, "Seed of everything random");
+  train_app->add_option("--out", train.out, "The run's directory (default: runs/NAME)");
+  train_app->add_flag("--resume", train.resume, "Go on from the newest checkpoint in --out");
+  train_app->add_flag("--json", train.json, "One JSON document on stdout");
+
+  PlanCommand plan;
+  CLI::App* plan_app = app.add_subcommand("plan", "The memory of a training step, without running it");
+  add_config(*plan_app, plan.config);
+  plan_app->add_flag("--json", plan.json, "One JSON document on stdout");
+
+  EvalCommand eval;
+  CLI::App* eval_app = app.add_subcommand("eval", "Loss of a trained run on data");
+  eval_app->add_option("run", eval.run, "A run's directory")->required();
+  auto* eval_data = eval_app->add_option("--data", eval.data, "A file, .gz, .zip or directory");
+  auto* eval_text = eval_app->add_option("--text", eval.text, "The text itself");
+  eval_data->excludes(eval_text);
+  eval_app->add_flag("--json", eval.json, "One JSON document on stdout");
+
+  GenerateCommand generate;
+  CLI::App* generate_app = app.add_subcommand("generate", "Text from a trained run");
+  generate_app->add_option("run", generate.run, "A run's directory")->required();
+  generate_app->add_option("--prompt", generate.prompt, "What it starts with");
+  generate_app->add_option("--tokens", generate.tokens, "Bytes to generate")->capture_default_str();
+  generate_app->add_option("--temperature", generate.temperature, "0 takes the likeliest byte each time")->capture_default_str();
+  generate_app->add_option("--seed", generate.seed, "Of the draws")->capture_default_str();
+  generate_app->add_flag("--json", generate.json, "One JSON document on stdout");
+
+  ReportCommand report;
+  CLI::App* report_app = app.add_subcommand("report", "Where the bytes of a run's step went");
+  report_app->add_option("run", report.run, "A run's directory")->required();
+  report_app->add_option("--html", report.html, "Write the report as one HTML file");
+  report_app->add_flag("--json", report.json, "One JSON document on stdout");
+
+  bool ops_json = false, presets_json = false;
+  CLI::App* ops_app = app.add_subcommand("ops", "All ops: what each keeps for backward");
+  ops_app->add_flag("--json", ops_json, "One JSON document on stdout");
+  CLI::App* presets_app = app.add_subcommand("presets", "Configurations known by name");
+  presets_app->add_flag("--json", presets_json, "One JSON document on stdout");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& error) {
+    return app.exit(error);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "spool: {}; see `spool --help`\n", error.what());
+    return 2;
+  }
+  try {
+    if (threads) spool::set_num_threads(threads);
+    if (*train_app) return run(train);
+    if (*plan_app) run(plan);
+    if (*eval_app) {
+      if (eval.data.empty() && !eval.text) spool::fail<spool::ConfigError>("eval: say what to evaluate on: --data PATH or --text TEXT");
+      run(eval);
+    }
+    if (*generate_app) run(generate);
+    if (*report_app) run(report);
+    if (*ops_app) run_ops(ops_json);
+    if (*presets_app) run_presets(presets_json);
+  } catch (const spool::ConfigError& error) {
+    fmt::print(stderr, "spool: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "spool: {}\n", error.what());
+    return 1;
+  }
+  if (std::fflush(stdout) != 0) {
+    fmt::print(stderr, "spool: cannot write to standard output\n");
+    return 1;
+  }
+  return 0;
+}

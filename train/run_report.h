@@ -1,0 +1,18 @@
+#pragma once
+// The memory report of a training step: from its plan, and beside it what the run measured.
+#include <nlohmann/json_fwd.hpp>
+
+#include <filesystem>
+#include <string>
+
+#include "train/step.h"
+
+namespace spool::train {
+
+std::string plan_text(const RunConfig& config, int64_t parameters, const StepPlan& plan);
+nlohmann::ordered_json plan_json(const RunConfig& config, int64_t parameters, const StepPlan& plan);
+
+/// report.txt and report.json in a run's directory. `measured` has no events when the run ended before its last step.
+void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured);
+
+}  // namespace spool::train
