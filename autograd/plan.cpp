@@ -24,7 +24,8 @@ Plan record_plan(const std::shared_ptr<Ledger>& ledger, const std::function<void
 }
 
 std::string to_string(const Event& event) {
-  constexpr const char* kinds[] = {"allocate", "release", "mark"};
+  constexpr const char* kinds[] = {"allocate", "release", "mark", "phase"};
+  if (event.kind == Event::Kind::phase) return concat("phase ", *event.op ? event.op : "forward");
   std::string text = concat(kinds[size_t(event.kind)], " ", event.bytes, " bytes, ", category_name(event.category), ", id ", event.id);
   if (*event.op) text += concat(", by ", event.op);
   if (event.path) text += concat(" in ", path_name(event.path));

@@ -227,6 +227,7 @@ void Tape::backward(const Tensors& outputs, const Tensors& cotangents, BackwardO
     if (kind == Edge::Kind::none) fail<AutogradError>("backward: the output does not depend on anything that requires a gradient on this tape");
     if (kind == Edge::Kind::ended) fail<AutogradError>("backward: the output was computed on a tape that has ended");
   }
+  const Phase phase("backward");
   impl_->sweep(outputs, cotangents, options);
 }
 
@@ -238,6 +239,7 @@ Tensors Tape::gradient(const Tensors& outputs, const Tensors& wrt, const Tensors
     Impl& impl;
     ~Restore() { impl.capture.clear(); impl.captured.clear(); impl.capture_only = false; }
   } restore{*impl_};
+  const Phase phase("backward");
   impl_->sweep(outputs, cotangents, options);
   return std::move(impl_->captured);
 }

@@ -56,8 +56,6 @@ class Slot {
 /// The slot of a model that is no other module's member.
 inline Slot root(Options options = {}) { return Slot(options); }
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
 struct LoadOptions {
   bool strict = true;  ///< Missing and unexpected names are errors. Wrong shapes and types always are.
 };

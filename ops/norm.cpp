@@ -130,14 +130,14 @@ struct NormBackward {
       const T *pdy = static_cast<const T*>(dy.raw()), *px = static_cast<const T*>(x.raw()), *pw = weight.defined() ? static_cast<const T*>(weight.raw()) : nullptr;
       const C *pm = mean.defined() ? static_cast<const C*>(mean.raw()) : nullptr, *pr = static_cast<const C*>(rstd.raw());
       T* pdx = attrs.wants_dx ? static_cast<T*>(dx.raw()) : nullptr;
-      C* parts = attrs.wants_parameters ? reinterpret_cast<C*>(scratch.data()) : nullptr;
+      C* parts = attrs.wants_parameters && blocks ? reinterpret_cast<C*>(scratch.data()) : nullptr;
       parallel_blocks(blocks, 8 * row_block * n, [&](int64_t block) {
         C *dw = parts ? parts + 2 * n * block : nullptr, *db = parts ? dw + n : nullptr;
         if (parts) std::fill_n(dw, 2 * n, C(0));
         for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r)
           norm_backward_row<T, C>(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], pdx ? pdx + r * n : nullptr, dw, db, n, attrs.centred);
       });
-      if (!parts) return;
+      if (!attrs.wants_parameters) return;
       const auto gather = [&](const Tensor& to, int64_t shift) {
         if (!to.defined() || to.numel() == 0) return;
         T* out = static_cast<T*>(to.raw());

@@ -17,8 +17,14 @@ uint32_t extended(std::string_view name) {
 }  // namespace
 
 Ambient& ambient() {
-  thread_local Ambient instance{process_ledger(), system_allocator(), Category::temporary, 0, "", {}};
+  thread_local Ambient instance{process_ledger(), system_allocator(), Category::temporary, 0, "", "", {}};
   return instance;
+}
+
+Phase::Phase(const char* name) : before_(std::exchange(ambient().phase, name)) { ambient().ledger->phase(name); }
+Phase::~Phase() {
+  ambient().phase = before_;
+  ambient().ledger->phase(before_);
 }
 
 PathScope::PathScope(std::string_view name) : path_(&Ambient::path, extended(name)) {}

@@ -16,6 +16,7 @@ struct Ambient {
   Category category = Category::temporary;
   uint32_t path = 0;     ///< Interned module path.
   const char* op = "";   ///< Op that is running.
+  const char* phase = "";  ///< Part of the step that is running, see Phase.
   RandomKey random;      ///< Stream from which dropout and its kind draw.
 };
 
@@ -34,6 +35,19 @@ class [[nodiscard]] With {
  private:
   T Ambient::* member_;
   T before_;
+};
+
+/// Names the part of a step that runs until the end of the C++ scope ("backward", "optimizer step"), for the memory report: posts its
+/// begin, and what it returns to at its end, on the ambient ledger. What is in no phase is the forward pass. `name` is a literal.
+class [[nodiscard]] Phase {
+ public:
+  explicit Phase(const char* name);
+  ~Phase();
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
+
+ private:
+  const char* before_;
 };
 
 /// Extends the module path by `name` ("layers.3" inside "model" gives "model.layers.3") until the end of the C++ scope.

@@ -15,7 +15,7 @@ std::string_view category_name(Category category) {
 int64_t CategoryBytes::total() const { return std::accumulate(bytes.begin(), bytes.end(), int64_t(0)); }
 
 bool Event::operator==(const Event& other) const {
-  return kind == other.kind && category == other.category && path == other.path && bytes == other.bytes && id == other.id &&
+  return kind == other.kind && category == other.category && from == other.from && path == other.path && bytes == other.bytes && id == other.id &&
          std::strcmp(op, other.op) == 0;
 }
 
@@ -69,7 +69,12 @@ void Ledger::mark(uint64_t id, int64_t bytes, Category from, Category to, uint32
   const std::lock_guard lock(mutex_);
   live_[from] -= bytes;
   live_[to] += bytes;
-  if (recording_) events_.push_back({Event::Kind::mark, to, path, op, bytes, id});
+  if (recording_) events_.push_back({Event::Kind::mark, to, path, op, bytes, id, from});
+}
+
+void Ledger::phase(const char* name) {
+  const std::lock_guard lock(mutex_);
+  if (recording_) events_.push_back({Event::Kind::phase, Category::temporary, 0, name, 0, 0});
 }
 
 void Ledger::reset_peak() {

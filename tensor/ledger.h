@@ -23,14 +23,16 @@ struct CategoryBytes {
 };
 
 /// One line of the ledger. `mark` moves a live buffer to another category (a temporary that the tape saves, a result that becomes a gradient).
+/// `phase` says which part of a step begins (see Phase in ambient.h) and concerns no buffer.
 struct Event {
-  enum class Kind : uint8_t { allocate, release, mark };
+  enum class Kind : uint8_t { allocate, release, mark, phase };
   Kind kind = Kind::allocate;
   Category category = Category::temporary;
   uint32_t path = 0;       ///< Module path, see `path_name`.
-  const char* op = "";     ///< Op that allocated, or (for `mark`) that saved the buffer.
+  const char* op = "";     ///< Op that allocated, or (for `mark`) that saved the buffer; the name of a `phase`.
   int64_t bytes = 0;
-  uint64_t id = 0;         ///< Allocation id: 1, 2, 3, … in the order of allocation on this ledger.
+  uint64_t id = 0;         ///< Allocation id: 1, 2, 3, … in the order of allocation on this ledger; 0 for a `phase`.
+  Category from = Category::temporary;  ///< For `mark`: the category before.
   bool operator==(const Event& other) const;
 };
 
@@ -44,6 +46,8 @@ class Ledger {
   uint64_t allocate(int64_t bytes, Category category, uint32_t path, const char* op);
   void release(uint64_t id, int64_t bytes, Category category);
   void mark(uint64_t id, int64_t bytes, Category from, Category to, uint32_t path, const char* op);
+
+  void phase(const char* name);  ///< `name` is kept as it is: a literal.
 
   int64_t live() const { return live_total_; }
   int64_t peak() const { return peak_total_; }       ///< Highest live() since construction or reset_peak().

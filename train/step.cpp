@@ -3,7 +3,6 @@
 #include <spool/autograd/tape.h>
 #include <spool/optim/adam.h>
 #include <spool/optim/clip.h>
-#include <spool/optim/schedule.h>
 #include <spool/optim/sgd.h>
 
 #include <cmath>

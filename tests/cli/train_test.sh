@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# A whole small run as a user makes it: train, resume, evaluate, generate, report; JSON where it is promised.
+set -eu
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+seq 1 40000 >text
+tiny=(--data text --set model.d_model=32 --set model.heads=2 --set model.d_ff=64 --set model.layers=2 --seq 129 --set train.log_every=5 --set train.eval_windows=4)
+fail() { echo "$*" >&2; exit 1; }
+
+"$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --out whole --json >whole.json 2>whole.err || fail "train: $(cat whole.err)"
+for key in '"schema": "spool.train/1"' '"steps": 20' '"bits_per_byte"' '"planned"' '"measured"' '"run": "whole"'; do
+  grep -qF "$key" whole.json || fail "train --json lacks $key: $(cat whole.json)"
+done
+planned=$(grep -oP '"planned": \K[0-9]+' whole.json) measured=$(grep -oP '"measured": \K[0-9]+' whole.json)
+[ "$planned" = "$measured" ] || fail "planned $planned bytes, measured $measured"
+for file in config.toml metrics.jsonl report.txt report.json report.html checkpoints/step-20/model.safetensors checkpoints/step-20/optimizer.safetensors checkpoints/step-20/state.json; do
+  [ -s "whole/$file" ] || fail "the run lacks $file"
+done
+
+# Stopped after 8 steps and resumed: the same weights, bit for bit, with another number of threads, too.
+"$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --set train.save_every=8 --out halves 2>/dev/null &
+wait $!
+rm -rf halves/checkpoints/step-20
+"$SPOOL" --threads 1 train --config halves/config.toml --resume --out halves 2>resume.err || fail "resume: $(cat resume.err)"
+cmp whole/checkpoints/step-20/model.safetensors halves/checkpoints/step-20/model.safetensors || fail "the resumed run has other weights"
+
+"$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --out whole 2>again.err && fail "a second run into the same directory must be refused"
+grep -q -- "--resume" again.err || fail "no hint at --resume: $(cat again.err)"
+
+"$SPOOL" eval whole --data text --json | grep -q '"schema": "spool.eval/1"' || fail "eval"
+"$SPOOL" generate whole --prompt 12 --tokens 30 --seed 1 >a
+"$SPOOL" generate whole --prompt 12 --tokens 30 --seed 1 >b
+cmp a b || fail "generation with one seed differs"
+[ "$(wc -c <a)" -eq 33 ] || fail "30 bytes after a prompt of 2, and a newline: $(wc -c <a)"
+"$SPOOL" report whole | grep -qi peak || fail "report"
+"$SPOOL" report whole --json | grep -q 'spool.report/1' || fail "report --json"
+"$SPOOL" plan enwik8 --json | grep -q '"parameters": 35033344' || fail "plan"
+"$SPOOL" ops --json | grep -q '"linear_attention"' || fail "ops"

@@ -1,0 +1,149 @@
+#include "train/presets.h"
+
+#include <fmt/format.h>
+#include <spool/tensor/error.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "train/nearest.h"
+
+namespace spool::train {
+namespace {
+
+// Configurations I, II and III of "Sub-Linear Memory: How to Make Performers SLiM" as its reference code runs them: batch 1, Adam with
+// its defaults, no warm-up, no clipping, no dropout, seed 42. Slices it compares: I 128 and 64, II 512 and 256, III 2048 and 1366.
+constexpr std::string_view copy = R"(
+name = "copy"
+[model]
+vocab = 256
+d_model = 256
+layers = 1
+heads = 4
+d_ff = 1024
+feature = "sqr"
+norm = "pre"
+[data]
+task = "copy"
+seq = 512
+batch = 1
+[train]
+steps = 15000
+seed = 42
+eval_every = 1000
+save_every = 5000
+[optim]
+name = "adam"
+lr = 1e-2
+schedule = "step"
+step_at = 10000
+step_factor = 0.1
+)";
+
+constexpr std::string_view ptb = R"(
+name = "ptb"
+[model]
+vocab = 256
+d_model = 512
+layers = 3
+heads = 8
+d_ff = 2048
+feature = "sqr"
+norm = "branch"
+[data]
+task = "text"
+path = "data/ptb"
+seq = 1024
+batch = 1
+[train]
+steps = 30000
+seed = 42
+eval_every = 1000
+save_every = 1000
+[optim]
+name = "adam"
+lr = 1e-4
+schedule = "constant"
+)";
+
+constexpr std::string_view enwik8 = R"(
+name = "enwik8"
+[model]
+vocab = 256
+d_model = 1024
+layers = 3
+heads = 16
+d_ff = 4096
+feature = "sqr"
+norm = "branch"
+[data]
+task = "text"
+seq = 4096
+batch = 1
+[train]
+steps = 100000
+seed = 42
+eval_every = 1000
+save_every = 1000
+[optim]
+name = "adam"
+lr = 2e-4
+schedule = "constant"
+)";
+
+// Ours, for two CPU cores.
+constexpr std::string_view enwik8_small = R"(
+name = "enwik8-small"
+[model]
+vocab = 256
+d_model = 256
+layers = 3
+heads = 4
+d_ff = 1024
+feature = "sqr"
+norm = "pre"
+[data]
+task = "text"
+seq = 1024
+batch = 1
+[train]
+steps = 3000
+seed = 42
+log_every = 20
+eval_every = 500
+eval_windows = 64
+save_every = 500
+[optim]
+name = "adamw"
+lr = 1e-3
+beta2 = 0.99
+weight_decay = 0.01
+clip = 1.0
+schedule = "cosine"
+warmup = 100
+min_lr = 1e-5
+)";
+
+constexpr std::array<Preset, 4> all{{
+    {"copy", "the copying task, 1 layer, L = 512 (the paper's configuration I)", copy},
+    {"ptb", "Penn Treebank bytes, 3 layers, L = 1024 (the paper's configuration II)", ptb},
+    {"enwik8", "enwik8 bytes, 3 layers, L = 4096 (the paper's configuration III)", enwik8},
+    {"enwik8-small", "enwik8 bytes for two CPU cores, 3 layers, L = 1024", enwik8_small},
+}};
+
+}  // namespace
+
+std::span<const Preset> presets() { return all; }
+
+const Preset& preset(std::string_view name) {
+  const auto found = std::ranges::find(all, name, &Preset::name);
+  if (found != all.end()) return *found;
+  std::vector<std::string_view> names;
+  for (const Preset& p : all) names.push_back(p.name);
+  const auto near = nearest(name, names);
+  fail<ConfigError>(fmt::format("unknown preset '{}'; {}the presets are {}", name, near.empty() ? "" : fmt::format("did you mean '{}'? ", near),
+                                fmt::join(names, ", ")));
+}
+
+}  // namespace spool::train

@@ -1,0 +1,43 @@
+#include "train/run_report.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <spool/autograd/report.h>
+
+#include "train/files.h"
+
+namespace spool::train {
+namespace {
+
+MemoryReport report_of(const RunConfig& config, const StepPlan& plan) {
+  const std::vector<Event> before(plan.history.begin(), plan.history.end() - std::ptrdiff_t(plan.step.events.size()));
+  MemoryReport report = make_report(plan.step, before);
+  report.title = fmt::format("Memory of a training step of {}: batch {}, {} bytes a sequence, {}", config.name, config.data.batch, config.data.seq,
+                             config.train.chunk ? fmt::format("slices of {}", *config.train.chunk) : std::string("full gradient"));
+  return report;
+}
+
+}  // namespace
+
+std::string plan_text(const RunConfig& config, int64_t parameters, const StepPlan& plan) {
+  return fmt::format("{}: {} parameters\n\n{}", config.name, with_separators(parameters), report_text(report_of(config, plan)));
+}
+
+nlohmann::ordered_json plan_json(const RunConfig& config, int64_t parameters, const StepPlan& plan) {
+  const MemoryReport report = report_of(config, plan);
+  nlohmann::ordered_json categories, candidates = nlohmann::ordered_json::array();
+  for (int c = 0; c < category_count; ++c) categories[std::string(category_name(Category(c)))] = report.at_peak[Category(c)];
+  for (const PeakCandidate& candidate : report.candidates) candidates.push_back({{"at", candidate.at}, {"bytes", candidate.bytes}});
+  return {{"schema", "spool.plan/1"}, {"model", config.name}, {"parameters", parameters},
+          {"peak", {{"closed_form", nullptr}, {"planned", report.peak}, {"measured", nullptr}}}, {"categories", categories}, {"candidates", candidates}};
+}
+
+void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured) {
+  MemoryReport report = report_of(config, plan);
+  if (!measured.events.empty()) report.compare(plan.step, measured);
+  write_file_atomic(run / "report.txt", report_text(report));
+  write_file_atomic(run / "report.json", report_json(report) + "\n");
+  write_file_atomic(run / "report.html", report_html(report));
+}
+
+}  // namespace spool::train
