@@ -70,7 +70,8 @@ std::string candidates(const MemoryReport& r, int width) {
     table.row({c.at, with_separators(c.bytes), binary_size(c.bytes), c.event < 0 ? "before" : with_separators(c.event), &c == first ? "← the peak" : ""});
   }
   std::string text = table.text(width);
-  if (second) text += concat("  Savings at ", first->at, " count up to ", both(first->bytes - second->bytes), "; beyond that, ", second->at, " decides.\n");
+  if (second && second->bytes == first->bytes) text += concat("  To lower the peak, lower both ", first->at, " and ", second->at, ": they are equally high.\n");
+  else if (second) text += concat("  Savings at ", first->at, " lower the peak by up to ", both(first->bytes - second->bytes), "; then ", second->at, " decides.\n");
   return text;
 }
 
