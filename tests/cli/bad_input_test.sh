@@ -45,7 +45,7 @@ refused 2 "optim.lr" --data text --set optim.lr=nan
 # A full disk: exit 1, one line that names the file, and no checkpoint that is not whole.
 mkdir full
 if mount -t tmpfs -o size=64k tmpfs full 2>/dev/null; then
-  "$SPOOL" train enwik8-small "${tiny[@]}" --data text --out full/run --set model.d_model=64 --set model.d_ff=256 >stdout 2>stderr
+  "$SPOOL" train enwik8-small --steps 2 --seq 65 --set model.layers=1 --data text --out full/run >stdout 2>stderr
   status=$?
   if [ "$status" -ne 1 ] || ! grep -q "No space left" stderr || ls full/run/checkpoints 2>/dev/null | grep -q .; then
     echo "full disk: exit $status" >&2
