@@ -56,8 +56,8 @@ class Tape::Impl {
   Edge edge_for(const Tensor& t) const;
   /// Appends a node and gives `outputs` their slots. In track mode only the slots.
   void record(Node node, const Tensors& outputs);
-  /// Adds a gradient for an edge.
-  void deliver(const Edge& edge, Tensor gradient);
+  /// Adds a gradient for an edge. `in_place`: the rule has added it to the edge's target already and returns that.
+  void deliver(const Edge& edge, Tensor gradient, bool in_place = false);
   /// The gradient gathered so far for an edge, if it may be added to in place.
   Tensor target(const Edge& edge);
   /// Sweeps back from `outputs` with these cotangents (undefined: ones for a single element).
@@ -71,9 +71,12 @@ class Tape::Impl {
   Impl* const owner;         ///< For a scope's sub-tape in backward: the tape whose sweep runs it.
   std::deque<Node> nodes;
   Tensors capture, captured; ///< Gradients of these go to `captured` instead of `.grad()`.
+  uint32_t targets_given = 0; ///< Inputs whose target the rule that is running has asked for and got.
   bool capture_only = false; ///< Gradients of other leaves are dropped (Tape::gradient).
 
  private:
+  /// Where the gradient of an edge gathers, here or on an owner; null when it goes nowhere.
+  Tensor* slot_of(const Edge& edge);
   int64_t seed(const Tensor& output, Tensor cotangent);
   void sweep_from(int64_t last, const BackwardOptions& options);
   void run_node(int64_t index, const BackwardOptions& options);

@@ -79,7 +79,6 @@ Tensor* Tape::Impl::leaf_slot(const Tensor& leaf) {
 }
 
 void Tape::Impl::gather(Tensor& slot, Tensor gradient, bool into_leaf) {
-  if (slot.defined() && slot.body() == gradient.body()) return;
   const With op(&Ambient::op, "accumulate");
   if (creating_graph_) {
     slot = slot.defined() ? sum_gradients(slot, gradient) : std::move(gradient);
@@ -107,7 +106,8 @@ void Tape::Impl::deliver_to_leaf(const Tensor& leaf, Tensor gradient) {
   fail<AutogradError>("backward: reached a tensor ", meta_of(leaf), " that belongs to an enclosing tape; detach() it or run backward there");
 }
 
-void Tape::Impl::deliver(const Edge& edge, Tensor gradient) {
+void Tape::Impl::deliver(const Edge& edge, Tensor gradient, bool in_place) {
+  if (in_place) return;
   switch (edge.kind) {
     case Edge::Kind::none: return;
     case Edge::Kind::ended:
@@ -120,16 +120,19 @@ void Tape::Impl::deliver(const Edge& edge, Tensor gradient) {
   gather(node.cotangents[size_t(edge.output)], std::move(gradient), false);
 }
 
-Tensor Tape::Impl::target(const Edge& edge) {
-  if (creating_graph_) return {};
-  Tensor* slot = nullptr;
+Tensor* Tape::Impl::slot_of(const Edge& edge) {
   if (edge.kind == Edge::Kind::node) {
     auto& cotangents = nodes[size_t(edge.node)].cotangents;
-    slot = cotangents.empty() ? nullptr : &cotangents[size_t(edge.output)];
-  } else if (edge.kind == Edge::Kind::leaf) {
-    slot = leaf_slot(edge.leaf);
-    if (!slot && owner) return owner->target(owner->edge_for(edge.leaf));
+    return cotangents.empty() ? nullptr : &cotangents[size_t(edge.output)];
   }
+  if (edge.kind != Edge::Kind::leaf) return nullptr;
+  Tensor* slot = leaf_slot(edge.leaf);
+  return slot || !owner ? slot : owner->slot_of(owner->edge_for(edge.leaf));
+}
+
+Tensor Tape::Impl::target(const Edge& edge) {
+  if (creating_graph_) return {};
+  const Tensor* slot = slot_of(edge);
   return slot && slot->defined() && owned(*slot) ? *slot : Tensor();
 }
 
@@ -154,8 +157,16 @@ void Tape::Impl::run_node(int64_t index, const BackwardOptions& options) {
     Tensors gradients;
     {
       Saved saved(*this, node, std::move(cotangents));
+      targets_given = 0;
       gradients = node.rule ? node.rule(*this, saved) : node.op->vjp(saved, node.attrs.get());
       if (read_observer && node.op) read_observer(*node.op, node.saves, saved.read());
+    }
+    // One tensor may arrive twice as a gradient (x + x); only a target that was asked for and came back holds the sum already.
+    std::vector<bool> in_place(gradients.size());
+    for (size_t i = 0; i < gradients.size() && i < node.edges.size(); ++i) {
+      if (!(targets_given >> i & 1) || !gradients[i].defined()) continue;
+      Tensor* slot = slot_of(node.edges[i]);
+      in_place[i] = slot && slot->defined() && slot->body() == gradients[i].body();
     }
     if (!keep) node.saved.clear();
     if (gradients.size() != node.edges.size()) fail<AutogradError>(node.name, ": the rule returned ", gradients.size(), " gradients for ", node.edges.size(), " inputs");
@@ -164,7 +175,7 @@ void Tape::Impl::run_node(int64_t index, const BackwardOptions& options) {
       if (gradients[i].shape() != node.in[i].shape || gradients[i].dtype() != node.in[i].dtype) {
         fail<AutogradError>(node.name, ": the rule returned a gradient ", meta_of(gradients[i]), " for input ", i, " of type ", node.in[i]);
       }
-      deliver(node.edges[i], std::move(gradients[i]));
+      deliver(node.edges[i], std::move(gradients[i]), i < in_place.size() && in_place[i]);
     }
   }
   if (!keep) {
@@ -308,6 +319,10 @@ Need Saved::need() const { return node_.need; }
 int Saved::inputs() const { return int(node_.in.size()); }
 const Meta& Saved::in_meta(int i) const { return node_.in[size_t(i)]; }
 const Meta& Saved::out_meta(int i) const { return node_.out[size_t(i)]; }
-Tensor Saved::target(int i) const { return tape_.target(node_.edges[size_t(i)]); }
+Tensor Saved::target(int i) const {
+  Tensor target = tape_.target(node_.edges[size_t(i)]);
+  if (target.defined()) tape_.targets_given |= uint32_t(1) << i;
+  return target;
+}
 
 }  // namespace spool

@@ -1,0 +1,63 @@
+#include "checks.h"
+#include "support.h"
+
+#include <spool/autograd/plan.h>
+#include <spool/tensor/copy.h>
+#include <spool/tensor/error.h>
+
+namespace spool::test {
+namespace {
+
+/// The same storage size, strides and offset, without bytes; the ledger sees what it sees for the original.
+Tensor twin(const Tensor& t, Device device) {
+  if (!t.defined()) return t;
+  const int64_t room = t.storage()->bytes / int64_t(dtype_size(t.dtype()));
+  const Tensor copied = empty({room}, t.dtype(), device).view_as(t.shape(), t.strides(), t.offset());
+  if (!device.meta) copy(copied, t);
+  return copied;
+}
+
+/// What a step with the op posts: forward, backward into fresh gradients, and again into gradients that are there.
+std::vector<Event> events(const OpInfo& op, const Sample& sample, const Tensors& inputs, uint32_t mask, Device device) {
+  const auto ledger = std::make_shared<Ledger>();
+  const With on(&Ambient::ledger, ledger);
+  Tensors from;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    from.push_back(twin(inputs[i], device));
+    if (mask >> i & 1) from[i].requires_grad(true);
+  }
+  Tensors seeds;
+  {
+    const NoGrad quiet;
+    for (const Tensor& t : cotangents_for(run(op, sample, inputs))) seeds.push_back(twin(t, device));
+  }
+  return record_plan(ledger, [&] {
+           for (int step = 0; step < 2; ++step) {
+             Tape tape;
+             Tensors outputs = run(op, sample, from), u = seeds;
+             only_floats(outputs, u);
+             if (!outputs.empty() && differentiable(op)) tape.backward(outputs, u);
+           }
+         }).events;
+}
+
+}  // namespace
+
+std::string check_plan(const OpInfo& op) {
+  for (const Sample& sample : samples_of(op)) {
+    const uint32_t all = float_inputs(sample.inputs);
+    std::vector<Tensors> variants{sample.inputs, laid_out(sample.inputs, Layout::transposed)};
+    if (auto large = enlarged(op, sample, 60'000)) variants.push_back(std::move(*large));
+    for (const Tensors& inputs : variants) {
+      std::vector<uint32_t> masks = need_masks(inputs);
+      if (masks.empty()) masks.push_back(0);
+      for (const uint32_t mask : masks) {
+        const auto measured = events(op, sample, inputs, mask, cpu), planned = events(op, sample, inputs, mask, meta());
+        if (const auto text = first_difference(planned, measured); !text.empty()) return concat(describe(sample, inputs), ", inputs ", mask, " of ", all, " wanted: ", text);
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace spool::test
