@@ -51,6 +51,10 @@ class Candidates {
   explicit Candidates(bool marked) : marked_(marked) {}
   /// A part begins. What is in no phase is judged by its allocations alone: what earlier parts left behind is no peak of its own.
   void enter(const char* phase, int64_t event, const CategoryBytes& live) {
+    if (std::string_view(phase_) == "backward") {  // its end counts even when nothing was allocated towards it
+      past_ = true;
+      see(live, event);
+    }
     phase_ = phase;
     halfway_ = live[Category::saved] / 2;
     past_ = halfway_ == 0;

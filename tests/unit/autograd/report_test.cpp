@@ -113,6 +113,24 @@ TEST(Report, NamesEverythingWhenTheHistoryIsGiven) {
   EXPECT_EQ(saved->why.rfind("saved by layer for backward", 0), 0u);
 }
 
+TEST(Report, TheEndOfBackwardCountsEvenWhenNothingIsAllocatedTowardsIt) {
+  auto ledger = std::make_shared<Ledger>();
+  const With on(&Ambient::ledger, ledger);
+  const MemoryReport r = make_report(record_plan(ledger, [] {
+    const With category(&Ambient::category, Category::saved);
+    Tensor kept = empty({100}, Dtype::u8, meta());
+    Tensor gradient;
+    const Phase phase("backward");
+    gradient = empty({10}, Dtype::u8, meta());
+    kept = {};
+  }));
+  ASSERT_EQ(r.candidates.size(), 3u);
+  EXPECT_EQ(r.candidates[1].at, "start of backward");
+  EXPECT_EQ(r.candidates[1].bytes, 110);
+  EXPECT_EQ(r.candidates[2].at, "end of backward");
+  EXPECT_EQ(r.candidates[2].bytes, 10);
+}
+
 TEST(Report, AddsUpWithoutHistory) {
   for (const bool hold : {false, true}) {
     const Recorded step = record_step(5, false, hold);
