@@ -142,6 +142,7 @@ std::vector<size_t> sorted_by(const Problem& p, Key key) {
 std::vector<size_t> offline_order(const Problem& p, PlacementMethod method) {
   const auto life = [&](size_t i) { return int64_t(p.end[i]) - p.begin[i]; };
   if (method == PlacementMethod::decreasing_size) return sorted_by(p, [&](size_t i) { return std::tuple(-p.bytes[i], -life(i), p.begin[i]); });
+  if (method == PlacementMethod::size_then_time) return sorted_by(p, [&](size_t i) { return std::tuple(-p.bytes[i], p.begin[i]); });
   if (method == PlacementMethod::decreasing_area) {
     return sorted_by(p, [&](size_t i) { return std::tuple(-double(p.bytes[i]) * double(life(i)), -life(i), p.begin[i]); });
   }
@@ -239,7 +240,8 @@ Placement finish(const Problem& p, const Layout& layout, PlacementMethod method,
 }  // namespace
 
 std::string_view placement_method_name(PlacementMethod method) {
-  constexpr std::string_view names[placement_method_count] = {"online best fit", "time order", "decreasing size", "size × lifetime", "from the peak outward"};
+  constexpr std::string_view names[placement_method_count] = {"online best fit", "time order", "decreasing size", "decreasing size in time order", "size × lifetime",
+                                                              "from the peak outward"};
   return names[size_t(method)];
 }
 

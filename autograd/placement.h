@@ -18,11 +18,12 @@ struct PlacedBuffer {
 enum class PlacementMethod : uint8_t {
   online_best_fit,  ///< In time order, into the smallest free block that fits, knowing nothing of the future: what a caching allocator does.
   time_order,       ///< In time order, into the lowest free block that fits.
-  decreasing_size,  ///< Largest first, each at the lowest offset where nothing that is alive with it lies.
+  decreasing_size,  ///< Largest first (ties: longest life), each at the lowest offset where nothing that is alive with it lies.
+  size_then_time,   ///< The same with ties in time order: the many equal buffers of a scan's slices fall into the same places.
   decreasing_area,  ///< The same, by bytes × lifetime.
   from_the_peak,    ///< The same, from the instant of the largest live set outward.
 };
-inline constexpr int placement_method_count = 5;
+inline constexpr int placement_method_count = 6;
 std::string_view placement_method_name(PlacementMethod method);
 
 struct Placement {

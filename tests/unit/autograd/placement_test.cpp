@@ -12,7 +12,7 @@ namespace spool::test {
 namespace {
 
 using Buffers = std::vector<PlacedBuffer>;
-constexpr PlacementMethod methods[] = {PlacementMethod::online_best_fit, PlacementMethod::time_order, PlacementMethod::decreasing_size,
+constexpr PlacementMethod methods[] = {PlacementMethod::online_best_fit, PlacementMethod::time_order, PlacementMethod::decreasing_size, PlacementMethod::size_then_time,
                                        PlacementMethod::decreasing_area, PlacementMethod::from_the_peak};
 
 /// Everything that is wrong with a placement, found without any of the placement's own machinery.
