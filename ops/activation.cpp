@@ -58,8 +58,7 @@ struct Elu : Activation {
   static constexpr Attrs sample{0.7};
   template <class T>
   SPOOL_INLINE static T value(T x, const Attrs& a) {
-    const T low = x < T(0) ? x : T(0);
-    return x > T(0) ? x : T(a.value) * std::expm1(low);
+    return kernels::positive_part(x) + T(a.value) * kernels::vexpm1(kernels::negative_part(x));
   }
   template <class T>
   SPOOL_INLINE static T derivative(T x, const Attrs& a) {

@@ -79,7 +79,7 @@ struct Expm1 {
   static constexpr auto keeps = Keeps::output;
   template <class T>
   SPOOL_INLINE static T value(T x, const NoAttrs&) {
-    return std::expm1(x);
+    return kernels::vexpm1(x);
   }
   static Tensor gradient(const Tensor& g, const Tensor& y, const NoAttrs&) { return mul(g, add_scalar(y, 1)); }
   template <class T>
@@ -105,7 +105,7 @@ struct Log1p {
   static constexpr double low = -0.7, high = 3;
   template <class T>
   SPOOL_INLINE static T value(T x, const NoAttrs&) {
-    return std::log1p(x);
+    return kernels::vlog1p(x);
   }
   static Tensor gradient(const Tensor& g, const Tensor& x, const NoAttrs&) { return div(g, add_scalar(x, 1)); }
   template <class T>

@@ -51,7 +51,10 @@ struct ExtremumOf {
       return larger ? Limits::lowest() : Limits::max();
   }
   SPOOL_INLINE static Lane lane(C x) { return x; }
-  SPOOL_INLINE static C join(C a, C b) { return ((larger ? a > b : a < b) || a != a) ? a : b; }
+  SPOOL_INLINE static C join(C a, C b) {
+    const C chosen = (larger ? a > b : a < b) ? a : b;
+    return a != a ? a : chosen;  // NaN stays; two selects vectorise where one condition of both does not
+  }
 };
 template <bool conjunction>
 struct Truth {

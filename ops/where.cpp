@@ -2,6 +2,8 @@
 #include <spool/ops/expand.h>
 #include <spool/ops/where.h>
 
+#include <bit>
+
 namespace spool {
 namespace {
 
@@ -15,6 +17,27 @@ void check_mask(std::string_view op, std::string_view what, const Meta& mask, co
   if (mask.shape != x.shape) fail<ShapeError>(op, ": ", what, " ", mask.shape, " and values ", x.shape, " differ; expand() one");
 }
 
+/// Calls f.operator()<U>() with the unsigned type of the element's size: choosing moves bits, whatever they mean.
+template <class F>
+void visit_bits(Dtype dtype, F&& f) {
+  switch (dtype_size(dtype)) {
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    default:
+      return f.template operator()<uint64_t>();
+  }
+}
+/// a when condition is 1, b when it is 0. Without a conditional load, so that it vectorises.
+template <class U>
+SPOOL_INLINE U choose(uint8_t condition, U a, U b) {
+  const U mask = U(-U(condition));
+  return U((a & mask) | (b & U(~mask)));
+}
+
 struct Where {
   static constexpr auto name = "where";
   static constexpr bool strided = true;
@@ -25,10 +48,9 @@ struct Where {
     return {{in[1]}, {}};
   }
   static void cpu(const Kernel& k, const Attrs&) {
-    visit(k.out().dtype(), [&]<class T>() {
-      kernels::map3<bool, T, T, T>(
-          k.out(), k.in(0), k.in(1), k.in(2),
-          [](bool c, spool::kernels::compute_t<T> a, spool::kernels::compute_t<T> b) __attribute__((always_inline)) { return c ? a : b; });
+    visit_bits(k.out().dtype(), [&]<class U>() {
+      kernels::map3<uint8_t, U, U, U>(
+          k.out(), k.in(0), k.in(1), k.in(2), [](uint8_t c, U a, U b) __attribute__((always_inline)) { return choose<U>(c, a, b); });
     });
   }
   static Saves saves(Need) { return Saves().input(0); }
@@ -67,10 +89,14 @@ struct MaskedFill {
   }
   static void cpu(const Kernel& k, const Attrs& attrs) {
     visit(k.out().dtype(), [&]<class T>() {
-      using C = spool::kernels::compute_t<T>;
-      kernels::map2<T, bool, T>(
-          k.out(), k.in(0),
-          k.in(1), [filler = C(attrs.value)](C x, bool masked) __attribute__((always_inline)) { return masked ? filler : x; });
+      const T filler = static_cast<T>(static_cast<kernels::compute_t<T>>(attrs.value));
+      visit_bits(k.out().dtype(), [&]<class U>() {
+        if constexpr (sizeof(U) == sizeof(T)) {
+          const auto bits = std::bit_cast<U>(filler);
+          kernels::map2<U, uint8_t, U>(
+              k.out(), k.in(0), k.in(1), [bits](U x, uint8_t masked) __attribute__((always_inline)) { return choose<U>(masked, bits, x); });
+        }
+      });
     });
   }
   static Saves saves(Need) { return Saves().input(1); }

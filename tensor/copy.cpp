@@ -19,11 +19,58 @@ To convert(From value) {
   else return static_cast<To>(value);
 }
 
+/// Two axes of a copy: the last one along which the target is dense, and one along which the source is. Read and written in tiles, so that
+/// each cache line is touched once.
+template <class T>
+void transpose_tiles(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t rows, int64_t columns) {
+  constexpr int64_t tile = 16;
+  T block[tile][tile];
+  for (int64_t r = 0; r < rows; r += tile) {
+    for (int64_t c = 0; c < columns; c += tile) {
+      const int64_t height = std::min(tile, rows - r), width = std::min(tile, columns - c);
+      for (int64_t j = 0; j < width; ++j)
+        for (int64_t i = 0; i < height; ++i) block[i][j] = from[(c + j) * from_step + r + i];
+      for (int64_t i = 0; i < height; ++i)
+        for (int64_t j = 0; j < width; ++j) to[(r + i) * to_step + c + j] = block[i][j];
+    }
+  }
+}
+
+/// Copies by tiles when the source is dense along another axis than the target; false when it is not that case.
+template <class T>
+bool copy_transposed(T* to, const T* from, const StridedLoop<2>& loop) {
+  const int last = loop.shape.size() - 1;
+  const Strides &t = loop.strides[0], &f = loop.strides[1];
+  int other = last - 1;
+  while (other >= 0 && f[other] != 1) --other;
+  if (other < 0 || t[last] != 1 || f[last] == 1 || loop.shape[last] < 4 || loop.shape[other] < 4) return false;
+  Shape outer = loop.shape;
+  outer[last] = 1;
+  outer[other] = 1;
+  constexpr int64_t strip = 64;  // rows of one task
+  const int64_t rows = loop.shape[other], strips = (rows + strip - 1) / strip;
+  parallel_blocks(numel(outer) * strips, strip * loop.shape[last], [&](int64_t block) {
+    int64_t rest = block / strips, to_at = block % strips * strip * t[other], from_at = block % strips * strip;
+    for (int axis = last; axis >= 0; --axis) {
+      const int64_t at = rest % outer[axis];
+      rest /= outer[axis];
+      to_at += at * t[axis];
+      from_at += at * f[axis];
+    }
+    transpose_tiles(to + to_at, t[other], from + from_at, f[last], std::min(strip, rows - block % strips * strip), loop.shape[last]);
+  });
+  return true;
+}
+
 template <class To, class From>
 void copy_elements(const Tensor& to, const Tensor& from) {
   To* target = static_cast<To*>(to.raw());
   const From* source = static_cast<const From*>(from.raw());
-  StridedLoop<2>(to.shape(), {to.strides(), broadcast_strides(from, to.shape())}).run([&](const auto& at, int64_t n, const auto& step) {
+  const StridedLoop<2> loop(to.shape(), {to.strides(), broadcast_strides(from, to.shape())});
+  if constexpr (std::is_same_v<To, From>) {
+    if (copy_transposed(target, source, loop)) return;
+  }
+  loop.run([&](const auto& at, int64_t n, const auto& step) {
     To* t = target + at[0];
     const From* s = source + at[1];
     if (step[0] == 1 && step[1] == 1) {

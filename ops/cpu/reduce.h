@@ -1,7 +1,7 @@
 #pragma once
 // Reductions of a strided tensor over any set of axes. Work is cut into chunks by shape alone, and partial results are joined in order, so
 // that the result does not depend on the number of threads. A policy P states the arithmetic:
-//   Lane                 what vector lanes hold over a run of at most 4096 elements
+//   Lane                 what vector lanes hold over a run of at most 512 elements
 //   Total                what runs and chunks are joined in (sums of floats: double)
 //   Lane identity(), Lane lane(C x), Lane join(Lane, Lane), Total join(Total, Total)
 #include <spool/ops/cpu/pointwise.h>
@@ -10,7 +10,7 @@
 
 namespace spool::kernels {
 
-inline constexpr int64_t reduce_run = 4096, reduce_chunk = 32768, reduce_columns = 512;
+inline constexpr int64_t reduce_run = 512, reduce_chunk = 32768, reduce_columns = 512;
 
 template <class P, class S>
 SPOOL_CLONES typename P::Total reduce_row(const S* __restrict x, int64_t n, int64_t step) {
