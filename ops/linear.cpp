@@ -1,4 +1,4 @@
-#include <spool/autograd/saved.h>
+#include <spool/autograd/node.h>
 #include <spool/autograd/saved.h>
 #include <spool/tensor/error.h>
 #include <spool/tensor/parallel.h>
@@ -128,6 +128,9 @@ struct Linear {
   }
   static Saves saves(Need need, const Attrs& attrs) { return Saves().input(0, need(1)).input(1, need(0)).residual(0, attrs.activation != Activation::none); }
   static Tensors vjp(Saved& s, const Attrs& attrs) {
+    // The value before the activation is a residual that the tape does not know: recording this pass would treat it as a constant.
+    if (attrs.activation != Activation::none && current_tape())
+      fail<AutogradError>(name, ": has no second-order gradient with a fused activation; apply the activation as an op of its own");
     const Tensor dz = matrix(attrs.activation == Activation::none ? s.grad() : apply<ActivationBackward>({s.grad(), s.residual(0)}, {attrs.activation}));
     Tensors out(3);
     if (s.needs(1)) {

@@ -198,12 +198,13 @@ struct LinearAttentionBackward {
     each_task<S>(z, k.scratch, [&](int64_t task, S* space) {
       const Head<const T> dout(k.in(0), task, z.heads), q(k.in(2), task, z.heads), key(k.in(3), task, z.heads), v(k.in(4), task, z.heads), out(k.in(6), task, z.heads);
       const Head<T> dq(k.out(0), task, z.heads), dk(k.out(1), task, z.heads), dv(k.out(2), task, z.heads);
-      const S* den = static_cast<const S*>(k.in(7).raw()) + task * z.length;
+      const Strides& den_strides = k.in(7).strides();
+      const S* den = static_cast<const S*>(k.in(7).raw()) + task / z.heads * den_strides[0] + task % z.heads * den_strides[1];
       const Blocks<S> x(space, m, d);
       const auto cotangents = [&](int64_t at, int64_t n, int64_t step) {  // x.b = dnum, x.u = dden, rows at, at + step, …
         for (int64_t t = 0; t < n; ++t) {
           const T *g = dout.row(at + t * step), *y = out.row(at + t * step);  // dout may be one element with strides 0
-          const S below = den[at + t * step] + S(attrs.eps), scale = den[at + t * step] <= S(attrs.eps) ? S(0) : S(1) / below;
+          const S total = den[(at + t * step) * den_strides[2]], scale = total <= S(attrs.eps) ? S(0) : S(1) / (total + S(attrs.eps));
           S dot = 0;
           for (int64_t j = 0; j < d; ++j) {
             const S value = static_cast<S>(static_cast<compute_t<T>>(g[j * dout.step]));
