@@ -23,12 +23,26 @@ struct bfloat16 {
   operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };
 
-/// IEEE binary16: 5 exponent bits, 10 fraction bits, largest value 65504. Rounds to nearest even.
+/// IEEE binary16: 5 exponent bits, 10 fraction bits, largest value 65504. Rounds to nearest even; NaN stays NaN. Both conversions are free
+/// of branches, so that loops over them run in vector code.
 struct float16 {
   uint16_t bits = 0;
   float16() = default;
-  float16(float x);  // NOLINT
-  operator float() const;
+  float16(float x) {  // NOLINT
+    const auto u = std::bit_cast<uint32_t>(x);
+    const uint32_t sign = (u >> 16) & 0x8000, magnitude = u & 0x7fffffff;
+    const uint32_t normal = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+    const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000;  // the addition rounds at the right place
+    const uint32_t finite = magnitude < 0x38800000 ? subnormal : normal;
+    const uint32_t number = magnitude >= 0x477ff000 ? 0x7c00 : finite;  // what rounds to 65536 or more is infinite
+    bits = uint16_t(sign | (magnitude > 0x7f800000 ? 0x7e00 | ((magnitude >> 13) & 0x3ff) : number));
+  }
+  operator float() const {
+    const uint32_t magnitude = bits & 0x7fffu;
+    const auto scaled = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude << 13) * 0x1p112f);  // rebases the exponent; subnormals are exact
+    const uint32_t special = magnitude >= 0x7c00 ? 0x7f800000 : 0;
+    return std::bit_cast<float>(scaled | special | uint32_t(bits & 0x8000u) << 16);
+  }
 };
 
 size_t dtype_size(Dtype dtype);            ///< Bytes of one element.
