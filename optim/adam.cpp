@@ -1,46 +1,73 @@
-#include <spool/ops/cpu/clones.h>
 #include <spool/optim/adam.h>
-#include <spool/tensor/copy.h>
-#include <spool/tensor/parallel.h>
+#include <spool/optim/detail/kernel.h>
+#include <spool/tensor/error.h>
 
 #include <cmath>
+#include <utility>
 
 namespace spool {
 namespace {
 
-template <class T>
-struct Step {
-  T keep, decay, beta1, beta2, eps, rate, correction2;
+/// The update with everything that is the same for all elements worked out in f64:
+/// w ← keep·w − step · m / (√v · root + eps), where step = lr/(1 − β₁ᵗ) and root = 1/√(1 − β₂ᵗ).
+template <class S>
+struct Numbers {
+  S beta1, rest1, beta2, rest2;  // rest = 1 − β, formed in f64
+  S l2, keep, step, root, eps;
 };
 
-template <class T>
-SPOOL_CLONES void adam_run(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, int64_t n, Step<T> s) {
+template <class P, class G, class S = detail::state_t<P>>
+SPOOL_CLONES void run(P* __restrict p, const G* __restrict gradient, S* __restrict moment1, S* __restrict moment2, S* __restrict master,
+                      int64_t n, Numbers<S> k) {
   for (int64_t i = 0; i < n; ++i) {
-    const T gradient = g[i] + s.decay * p[i];
-    const T first = s.beta1 * m[i] + (T(1) - s.beta1) * gradient, second = s.beta2 * v[i] + (T(1) - s.beta2) * gradient * gradient;
-    m[i] = first;
-    v[i] = second;
-    p[i] = s.keep * p[i] - s.rate * first / (std::sqrt(second * s.correction2) + s.eps);
+    const S w = detail::weight<P>(p[i], detail::has_master<P> ? master[i] : S(0));
+    const S g = static_cast<S>(gradient[i]) + k.l2 * w;
+    const S m = k.beta1 * moment1[i] + k.rest1 * g;
+    const S v = k.beta2 * moment2[i] + k.rest2 * g * g;
+    moment1[i] = m;
+    moment2[i] = v;
+    const S updated = k.keep * w - k.step * m / (std::sqrt(v) * k.root + k.eps);
+    if constexpr (detail::has_master<P>) master[i] = updated;
+    p[i] = P(updated);
   }
+}
+
+const AdamOptions& checked(const char* op, const AdamOptions& c) {
+  const auto beta = [&](const char* key, double value) {
+    if (!(value >= 0 && value < 1)) fail<ConfigError>(op, ": ", key, " must be in [0, 1), got ", value);
+  };
+  beta("beta1", c.beta1);
+  beta("beta2", c.beta2);
+  if (!std::isfinite(c.eps) || c.eps <= 0) fail<ConfigError>(op, ": eps must be finite and above 0, got ", c.eps);
+  if (!std::isfinite(c.weight_decay) || c.weight_decay < 0)
+    fail<ConfigError>(op, ": weight_decay must be finite and at least 0, got ", c.weight_decay);
+  return c;
 }
 
 }  // namespace
 
-Adam::Adam(std::vector<std::pair<std::string, Tensor>> parameters, const AdamOptions& options, const char* name, bool decoupled)
-    : Optimizer(std::move(parameters), name, {"first_moment", "second_moment"}, options.lr), options_(options), decoupled_(decoupled) {}
+Adam::Adam(const char* op, NamedTensors parameters, const AdamOptions& config, bool decoupled)
+    : Optimizer(op, std::move(parameters), config.lr, config.allow_missing, {"moment1", "moment2"}),
+      config_(checked(op, config)),
+      op_(op),
+      decoupled_(decoupled) {}
 
-void Adam::update(const Slot& slot, int64_t t) {
-  const auto& o = options_;
-  const double correction1 = 1 - std::pow(o.beta1, double(t)), correction2 = 1 - std::pow(o.beta2, double(t));
-  const Tensor gradient = as_contiguous(slot.parameter.grad());
-  visit_float("adam", slot.parameter.dtype(), [&]<class T>() {
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-      const Step<T> step{T(decoupled_ ? 1 - lr() * o.weight_decay : 1), T(decoupled_ ? 0 : o.weight_decay), T(o.beta1), T(o.beta2), T(o.eps), T(lr() / correction1), T(1 / correction2)};
-      T* p = slot.parameter.data<T>();
-      const T* g = gradient.data<T>();
-      T *m = slot.moments[0].data<T>(), *v = slot.moments[1].data<T>();
-      parallel_range(slot.parameter.numel(), 1 << 15, [&](int64_t begin, int64_t end) { adam_run(p + begin, g + begin, m + begin, v + begin, end - begin, step); });
-    }
+void Adam::update(const Update& u) const {
+  const double rate = lr(), decay = config_.weight_decay;
+  const double correction1 = 1 - std::pow(config_.beta1, double(u.step)), correction2 = 1 - std::pow(config_.beta2, double(u.step));
+  detail::for_blocks(op_, u.parameter, u.gradient, [&]<class P, class G>(int64_t begin, int64_t end) {
+    using S = detail::state_t<P>;
+    const Numbers<S> k{.beta1 = S(config_.beta1),
+                       .rest1 = S(1 - config_.beta1),
+                       .beta2 = S(config_.beta2),
+                       .rest2 = S(1 - config_.beta2),
+                       .l2 = S(decoupled_ ? 0 : decay),
+                       .keep = S(decoupled_ ? 1 - rate * decay : 1),
+                       .step = S(rate / correction1),
+                       .root = S(1 / std::sqrt(correction2)),
+                       .eps = S(config_.eps)};
+    run<P, G>(detail::at<P>(u.parameter, begin), detail::at<const G>(u.gradient, begin), detail::at<S>(u.slots[0], begin),
+              detail::at<S>(u.slots[1], begin), detail::at<S>(u.master, begin), end - begin, k);
   });
 }
 

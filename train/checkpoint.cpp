@@ -42,8 +42,7 @@ void save_checkpoint(const fs::path& run, const nn::Performer& model, const Opti
   model.save((staged.path() / "model.safetensors").string());
   save_safetensors((staged.path() / "optimizer.safetensors").string(), optimizer.state());
   const nlohmann::ordered_json json{{"schema", "spool.state/1"}, {"step", state.step},       {"seconds", state.seconds},
-                                    {"skipped", state.skipped},  {"best", state.best ? nlohmann::ordered_json(*state.best) : nlohmann::ordered_json()},
-                                    {"optimizer_step", optimizer.step_count()}};
+                                    {"skipped", state.skipped},  {"best", state.best ? nlohmann::ordered_json(*state.best) : nlohmann::ordered_json()}};
   write_file(staged.path() / "state.json", json.dump(2) + "\n");
   staged.publish();
   const auto steps = steps_in(run / "checkpoints");  // only now that the new one is safe do old ones go
@@ -62,7 +61,7 @@ RunState load_checkpoint(const fs::path& checkpoint, nn::Performer& model, Optim
   RunState state{json.value("step", int64_t(0)), json.value("seconds", 0.0), json.value("skipped", int64_t(0)), {}};
   if (json.contains("best") && json["best"].is_number()) state.best = json["best"].get<double>();
   model.load((checkpoint / "model.safetensors").string());
-  optimizer.load_state(load_safetensors((checkpoint / "optimizer.safetensors").string()), json.value("optimizer_step", state.step));
+  optimizer.load_state(load_safetensors((checkpoint / "optimizer.safetensors").string()));
   return state;
 }
 

@@ -22,7 +22,7 @@ std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, const nn::Per
       return std::make_unique<Adam>(model.named_parameters(), AdamOptions{.lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay});
     case OptimizerName::adamw: break;
   }
-  return std::make_unique<AdamW>(model.named_parameters(), AdamOptions{.lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay});
+  return std::make_unique<AdamW>(model.named_parameters(), AdamWOptions{.lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay});
 }
 
 double learning_rate(const RunConfig& config, int64_t step) {

@@ -1,8 +1,8 @@
 // The safetensors reader and writer: files that must and must not be accepted, round trips to the bit, failures that leave no trace.
 #include <spool/tensor.h>
+#include <tests/support.h>
 
 #include <gtest/gtest.h>
-
 #include <sys/resource.h>
 
 #include <bit>
@@ -71,12 +71,9 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 }
 
 TEST_F(SafetensorsTest, TheVerdictsOfTheManifest) {
-  const char* set = std::getenv("SPOOL_DATA_DIR");
-  const fs::path data = (set ? fs::path(set) : fs::path(__FILE__).parent_path() / "../../../../shared/data") / "safetensors";
+  SPOOL_REQUIRE_DATA("safetensors/MANIFEST.tsv");
+  const fs::path data = data_path("safetensors");
   std::ifstream manifest(data / "MANIFEST.tsv");
-  if (!manifest)
-    GTEST_SKIP() << "no " << data / "MANIFEST.tsv"
-                 << "; set SPOOL_DATA_DIR";
   int cases = 0;
   for (std::string line; std::getline(manifest, line); ++cases) {
     std::istringstream fields(line);
