@@ -1,3 +1,4 @@
+#include <spool/autograd/detail/untouched.h>
 #include <spool/autograd/scan.h>
 #include <spool/autograd/scope.h>
 #include <spool/tensor/copy.h>
@@ -38,7 +39,9 @@ class ForwardCarry : public Carry {
 /// The state as backward sees it: a fresh leaf for each state of this slice, so that its cotangent can be gathered.
 class ReverseCarry : public Carry {
  public:
-  ReverseCarry(Tape::Impl& tape, Tensors end, const Tensors* start) : tape_(tape), end_(std::move(end)), start_(start) {
+  /// `start`: the states themselves where they are known; otherwise they are inverted from `end`, and `untouched` knows which rows are exact.
+  ReverseCarry(Tape::Impl& tape, Tensors end, const Tensors* start, const Untouched* untouched, int64_t slice)
+      : tape_(tape), end_(std::move(end)), start_(start), untouched_(untouched), slice_(slice) {
     entered_.resize(end_.size());
     left_.resize(end_.size());
   }
@@ -47,7 +50,7 @@ class ReverseCarry : public Carry {
     Tensor state;
     {
       const NoGrad quiet;
-      state = (start_ ? start_->at(at) : invert(std::exchange(end_.at(at), {}))).detach();
+      state = start_ ? start_->at(at).detach() : untouched_->restore(at, invert(std::exchange(end_.at(at), {})), slice_).detach();
     }
     state.requires_grad(true);
     tape_.capture.push_back(state);
@@ -70,6 +73,8 @@ class ReverseCarry : public Carry {
   Tape::Impl& tape_;
   Tensors end_;
   const Tensors* start_;
+  const Untouched* untouched_;
+  int64_t slice_;
   Tensors entered_, left_;
   std::vector<size_t> order_;
 };
@@ -175,12 +180,14 @@ struct Recurrence {
   int64_t length;
   size_t states, sums, pieces;
   Surroundings around;
+  std::vector<Tensors> stored;          ///< States at slice starts, under StatePolicy::store.
+  std::optional<Untouched> untouched;   ///< Under the others, when there is more than one slice.
 
-  /// Backward through all slices. `stored` holds the states at slice starts under StatePolicy::store. Returns the initial state's cotangents.
-  Tensors reverse(Tape::Impl& outer, Saved& saved, const std::vector<Tensors>& stored) const;
+  /// Backward through all slices. Returns the initial state's cotangents.
+  Tensors reverse(Tape::Impl& outer, Saved& saved) const;
 };
 
-Tensors Recurrence::reverse(Tape::Impl& outer, Saved& saved, const std::vector<Tensors>& stored) const {
+Tensors Recurrence::reverse(Tape::Impl& outer, Saved& saved) const {
   Tensors initial, end, final, dstate(states), dsums(sums), dpieces(pieces);
   for (size_t i = 0; i < states; ++i) {
     initial.push_back(saved.input(int(i)));
@@ -198,7 +205,7 @@ Tensors Recurrence::reverse(Tape::Impl& outer, Saved& saved, const std::vector<T
     const bool measuring = n == 0 && options.residue && options.state != StatePolicy::store && !end.empty() && !end[0].device().meta;
     const Tensors* start = options.state == StatePolicy::store ? &stored[size_t(n)] : n == 0 ? &initial : nullptr;
     Tensors kept = measuring ? end : Tensors();
-    ReverseCarry carry(sub, std::move(end), start);
+    ReverseCarry carry(sub, std::move(end), start, untouched ? &*untouched : nullptr, n);
     ScanStep step;
     {
       const WithSurroundings restored(around);
@@ -243,6 +250,12 @@ ScanResult scan(const std::string& name, const ScanBody& body, const Tensors& ca
   ForwardCarry state(lasting, carry);
   Results results(options.axis, length);
   std::vector<Tensors> stored;
+  std::optional<Untouched> untouched;
+  const bool recorded = tape && tape->mode == Tape::Impl::Mode::record;
+  if (recorded && options.state != StatePolicy::store && options.chunk < length) {
+    const With op(&Ambient::op, lasting);
+    untouched.emplace(carry);
+  }
   bool wanted = false;
   {
     std::optional<Tape::Impl> tracking;
@@ -260,6 +273,7 @@ ScanResult scan(const std::string& name, const ScanBody& body, const Tensors& ca
       }
       state.advance(tape ? &*tracking : nullptr, wanted);
       const With op(&Ambient::op, lasting);
+      if (untouched) untouched->note(state.state(), begin / options.chunk);
       results.add(step, begin, end, lasting);
     }
   }
@@ -283,7 +297,7 @@ ScanResult scan(const std::string& name, const ScanBody& body, const Tensors& ca
   outputs.insert(outputs.end(), result.sums.begin(), result.sums.end());
   outputs.insert(outputs.end(), result.pieces.begin(), result.pieces.end());
   Node node = scope_node(*tape, name, outputs);
-  if (tape->mode == Tape::Impl::Mode::record) {
+  if (recorded) {
     const With op(&Ambient::op, lasting);
     node.need = need;
     node.edges = std::move(edges);
@@ -295,8 +309,8 @@ ScanResult scan(const std::string& name, const ScanBody& body, const Tensors& ca
     for (const Tensor& t : result.carry) save(node, t);
     for (const Tensors& states : stored)
       for (const Tensor& t : states) if (t.storage()->category == Category::temporary) t.storage()->mark(Category::saved);
-    const Recurrence recurrence{lasting, body, options, length, carry.size(), result.sums.size(), result.pieces.size(), Surroundings()};
-    node.rule = [recurrence, stored = std::move(stored)](Tape::Impl& outer, Saved& saved) { return recurrence.reverse(outer, saved, stored); };
+    node.rule = [recurrence = Recurrence{lasting, body, options, length, carry.size(), result.sums.size(), result.pieces.size(), Surroundings(), std::move(stored), std::move(untouched)}](
+                    Tape::Impl& around, Saved& saved) { return recurrence.reverse(around, saved); };
   }
   tape->record(std::move(node), outputs);
   return result;

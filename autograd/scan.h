@@ -11,7 +11,7 @@ namespace spool {
 
 /// How backward gets the state at the start of a slice.
 enum class StatePolicy {
-  subtract,    ///< From the state at its end, minus what the slice added; exactly the initial state at the first slice. O(1) states.
+  subtract,    ///< From the state at its end, minus what the slice added. O(1) states. Rows (last axis) that no slice before has changed are the initial ones exactly.
   subtract64,  ///< The same with the state kept in f64, so that what rounding leaves behind stays bounded. The default.
   store,       ///< Every slice's state is kept: ⌈length / chunk⌉ states, no rounding.
 };
