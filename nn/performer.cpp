@@ -104,7 +104,7 @@ Tensor Performer::Attention::features(const Tensor& projected) const { return om
 Tensor Performer::Attention::forward(const Tensor& x, Carry& carry, int layer) const {
   const Shape heads{x.size(0), x.size(1), config.heads, config.d_model / config.heads};
   const Tensor q = features(reshape(query(x), heads)), k = features(reshape(key(x), heads)), v = reshape(value(x), heads);
-  const Tensor start = carry.enter(layer, [&](const Tensor& end) { return end - linear_attention_sum(k, v, {.feature = options().feature, .state_dtype = end.dtype()}); });
+  const Tensor start = carry.enter(layer, [&](const Tensor& end) { return linear_attention_start(end, k, v, options()); });
   LinearAttentionResult result = linear_attention(q, k, v, start, options());
   carry.leave(layer, std::move(result.state));
   const Tensor merged = reshape(result.out, x.shape());

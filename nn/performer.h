@@ -68,6 +68,10 @@ class Performer : public Layer<Performer> {
   /// The same number through `scan` in slices of `chunk` positions: memory for one slice, one more forward pass.
   Tensor chunked_loss(const TokenBatch& batch, int64_t chunk, StatePolicy policy = StatePolicy::subtract64, double* residue = nullptr) const;
 
+  /// Σ of cross-entropy over the scored targets of positions [begin, end), with the states of the layers taken from and left with `carry`
+  /// (state i is layer i's): one term of Algorithm 1, for those who walk the slices themselves.
+  Tensor slice_loss(const TokenBatch& batch, int64_t begin, int64_t end, Carry& carry) const;
+
   /// States of a stream that is fed piece by piece: one [batch, heads, M, d + 1] a layer, and the position of the next token.
   struct Stream {
     Tensors states;
@@ -104,8 +108,6 @@ class Performer : public Layer<Performer> {
   };
 
   Tensor hidden(const Tensor& tokens, int64_t position, Carry& carry) const;
-  /// Σ of cross-entropy over the scored targets of positions [begin, end).
-  Tensor slice_loss(const TokenBatch& batch, int64_t begin, int64_t end, Carry& carry) const;
 
   const PerformerConfig config_;
   Embedding embed_;

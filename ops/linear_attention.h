@@ -5,8 +5,8 @@
 //   R_l = R_{l−1} + g(k_l)·[v_l, 1]ᵀ            the state, [M, d + 1]; its last column is the key sum S
 //   [num_l, den_l] = g(q_l)ᵀ·R_l                 out_l = num_l / (den_l + eps)
 //
-// The state is handed in and out, and both ends have gradients, so a sequence can be run in slices: the bits of out do not depend on where
-// it is cut. Memory is O(M·d) beside inputs and outputs; no tensor over L × M × d exists, forward or backward, and nothing is ever
+// The state is handed in and out, and both ends have gradients, so a sequence can be run in slices. A slice's state is the given one
+// plus the sum over the slice, rounded once, so that subtracting the same sum gives the given state back. Memory is O(M·d) beside inputs and outputs; no tensor over L × M × d exists, forward or backward, and nothing is ever
 // subtracted inside a slice (backward sweeps once forwards and once in reverse).
 #include <spool/tensor/tensor.h>
 
@@ -39,8 +39,11 @@ struct LinearAttentionResult {
 /// in f32 or f64, or undefined for zeros. Sums run in the state's type whatever the inputs'. Keeps q, k, v, the state, out and den.
 LinearAttentionResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state = {}, const LinearAttentionOptions& options = {});
 
-/// Σ_l g(k_l)·[v_l, 1]ᵀ, what a slice adds to the state, in the same type and order of sums. For getting the state at the start of a slice
-/// back from that at its end. No gradient.
+/// Σ_l g(k_l)·[v_l, 1]ᵀ, what a slice adds to the state. No gradient.
 Tensor linear_attention_sum(const Tensor& k, const Tensor& v, const LinearAttentionOptions& options = {});
+
+/// The state at the start of a slice from that at its end: `end` − Σ_l g(k_l)·[v_l, 1]ᵀ, with the sum formed as linear_attention forms it.
+/// No gradient.
+Tensor linear_attention_start(const Tensor& end, const Tensor& k, const Tensor& v, const LinearAttentionOptions& options = {});
 
 }  // namespace spool

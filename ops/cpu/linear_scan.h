@@ -67,14 +67,42 @@ SPOOL_CLONES void scan_block(const S* a, const S* b, const S* c, S* r, S* o, int
   }
 }
 
+/// A block of the update: `rows` rows of R from `m`, `tiles` registers of columns, all tokens.
+template <class S, int count, int tiles>
+SPOOL_INLINE void add_tile(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width, int64_t m, int64_t column) {
+  using V = typename ScanVector<S>::type;
+  constexpr int64_t lanes = scan_lanes<S>;
+  V sum[count][tiles];
+  for (int k = 0; k < count; ++k)
+    for (int i = 0; i < tiles; ++i) sum[k][i] = *reinterpret_cast<const V*>(r + (m + k) * width + column + i * lanes);
+  for (int64_t t = 0; t < n; ++t) {
+    V add[tiles];
+    for (int i = 0; i < tiles; ++i) add[i] = *reinterpret_cast<const V*>(b + t * width + column + i * lanes);
+    for (int k = 0; k < count; ++k) {
+      const S key = a[t * rows + m + k];
+      for (int i = 0; i < tiles; ++i) sum[k][i] += key * add[i];
+    }
+  }
+  for (int k = 0; k < count; ++k)
+    for (int i = 0; i < tiles; ++i) *reinterpret_cast<V*>(r + (m + k) * width + column + i * lanes) = sum[k][i];
+}
+
 /// The update alone: R += a_t b_tᵀ for n tokens.
 template <class S>
 SPOOL_CLONES void scan_add(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width) {
-  for (int64_t m = 0; m < rows; ++m)
-    for (int64_t t = 0; t < n; ++t) {
-      const S key = a[t * rows + m];
-      for (int64_t j = 0; j < width; ++j) r[m * width + j] += key * b[t * width + j];
+  constexpr int64_t lanes = scan_lanes<S>;
+  for (int64_t column = 0; column < width;) {
+    const bool pair = column + 2 * lanes <= width;
+    int64_t m = 0;
+    if (pair) {
+      for (; m + 4 <= rows; m += 4) add_tile<S, 4, 2>(a, b, r, n, rows, width, m, column);
+      for (; m < rows; ++m) add_tile<S, 1, 2>(a, b, r, n, rows, width, m, column);
+    } else {
+      for (; m + 4 <= rows; m += 4) add_tile<S, 4, 1>(a, b, r, n, rows, width, m, column);
+      for (; m < rows; ++m) add_tile<S, 1, 1>(a, b, r, n, rows, width, m, column);
     }
+    column += (pair ? 2 : 1) * lanes;
+  }
 }
 
 /// Key sums: s += k_t, then den_t = q_t·s, for n tokens of `rows` features; 8 lanes whatever the vector width.

@@ -135,7 +135,11 @@ void linear_attention_backward_of(Comparison& c) {
 void linear_attention_sum_of(Comparison& c) {
   for (const Feature f : features) {
     const Case in(c);
-    c.expect(concat("feature ", int(f)), linear_attention_sum(in.k, in.v, {.feature = f}), forward(in, f, false).state);
+    const Array sum = forward(in, f, false).state;
+    c.expect(concat("feature ", int(f)), linear_attention_sum(in.k, in.v, {.feature = f}), sum);
+    Array start(in.state);
+    for (size_t i = 0; i < start.values.size(); ++i) start.values[i] -= sum.values[i];
+    c.expect(concat("start, feature ", int(f)), linear_attention_start(in.state, in.k, in.v, {.feature = f}), start);
   }
 }
 
