@@ -34,8 +34,17 @@ TEST(PerformerGradient, F32StaysWithinRounding) {
     for (const StatePolicy policy : {StatePolicy::subtract, StatePolicy::subtract64, StatePolicy::store}) {
       for (const int64_t chunk : {1, 2, 7, 64, 512}) {
         const Gradient chunked = gradient_of(narrow, batch, chunk, policy);
-        EXPECT_LE(relative(chunked, full32).whole, 5e-6) << feature << ", C = " << chunk;
-        EXPECT_LE(relative(chunked, full64).whole, 2e-6) << feature << ", C = " << chunk;
+        const Relative to32 = relative(chunked, full32), to64 = relative(chunked, full64);
+        EXPECT_LE(to32.whole, 5e-6) << feature << ", C = " << chunk;
+        EXPECT_LE(to32.worst_tensor, 5e-5) << feature << ", C = " << chunk;
+        EXPECT_LE(to64.whole, 2e-6) << feature << ", C = " << chunk;
+        // Plain f32 subtraction misses the limit of single tensors at C = 1 and 2 (2.4e-5 to 3.6e-5 in a query bias that is 5e-5 to 3e-4 of
+        // the norm). An element of R wanders about 0; each time it grows past a power of two, forward rounds away a bit that no backward can
+        // know, up to ulp/2, and what is lost stays in all earlier states alike, so that it adds up in a bias. The more slices, the more
+        // roundings. subtract64 (at most 1.1e-6) and store (at most 6.5e-6) have the same at every C.
+        if (policy != StatePolicy::subtract || chunk >= 7) {
+          EXPECT_LE(to64.worst_tensor, 2e-5) << feature << ", C = " << chunk << ", policy " << int(policy);
+        }
         EXPECT_LE(std::fabs(chunked.loss - full32.loss), 1e-6 * full32.loss) << feature << ", C = " << chunk;
       }
     }
@@ -71,8 +80,12 @@ TEST(PerformerGradient, MasksWithNoneOneAndAllTargets) {
     batch.scored = 2 * marked;
     const Gradient full = gradient_of(model, batch);
     ASSERT_TRUE(std::isfinite(full.loss));
-    if (marked == 0) EXPECT_EQ(full.loss, 0);
-    if (marked == 19) EXPECT_DOUBLE_EQ(full.loss, model.loss(token_batch(batch.tokens)).item());
+    if (marked == 0) {
+      EXPECT_EQ(full.loss, 0);
+    }
+    if (marked == 19) {
+      EXPECT_DOUBLE_EQ(full.loss, model.loss(token_batch(batch.tokens)).item());
+    }
     for (const int64_t chunk : {1, 3, 8, 30}) {
       const Gradient chunked = gradient_of(model, batch, chunk);
       EXPECT_LE(std::fabs(chunked.loss - full.loss), 1e-14 * full.loss) << marked << " targets, C = " << chunk;

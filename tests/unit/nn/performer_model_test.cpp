@@ -3,6 +3,7 @@
 
 #include <spool/ops/positions.h>
 
+#include <chrono>
 #include <cstring>
 
 namespace spool::test {
@@ -69,6 +70,42 @@ TEST(PerformerModel, AStreamGivesTheParallelLogits) {
       for (int64_t v = 0; v < 256; ++v) worst = std::max(worst, double(std::fabs(now[size_t(row * 256 + v)] - parallel[size_t((row * length + at) * 256 + v)])));
   }
   EXPECT_LE(worst, 1e-4);
+}
+
+TEST(PerformerModel, ATokenCostsTheSameAnywhereInAStream) {
+  // Memory: the same events. Time is compared at night.
+  Performer model(nn::root({.seed = 1}), {.d_model = 64, .layers = 2, .heads = 2, .d_ff = 128});
+  const Tensor tokens = random_tokens(1, 600, 3);
+  auto ledger = std::make_shared<Ledger>();
+  const With on(&Ambient::ledger, ledger);
+  auto stream = model.stream(1);
+  Plan early;
+  for (int64_t at = 0; at < 600; ++at) {
+    const Plan step = record_plan(ledger, [&] { model.advance(stream, slice(tokens, 1, at, at + 1)); });
+    if (at == 1) early = step;
+    if (at > 1) {
+      ASSERT_EQ(first_difference(early.events, step.events), "") << "token " << at;
+    }
+  }
+}
+
+TEST(PerformerModel, ATokenTakesTheSameTimeAnywhereInAStreamNightly) {
+  Performer model(nn::root({.seed = 1}), {.d_model = 256, .layers = 3, .heads = 4, .d_ff = 1024});
+  const Tensor token = random_tokens(1, 1, 3);
+  // Medians of 100 tokens near the start and near token 4,096, in turns, so that both see the same machine.
+  auto early = model.stream(1), late = model.stream(1);
+  for (int64_t at = 0; at < 4096; ++at) model.advance(late, token);
+  std::vector<double> times[2];
+  for (int i = 0; i < 100; ++i) {
+    for (int which : {0, 1}) {
+      auto& stream = which ? late : early;
+      const auto begin = std::chrono::steady_clock::now();
+      model.advance(stream, token);
+      times[which].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+  }
+  for (auto& list : times) std::ranges::nth_element(list, list.begin() + 50);
+  EXPECT_LE(times[1][50], 1.05 * times[0][50]);
 }
 
 TEST(PerformerModel, StatesChainAcrossAnySplit) {

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <vector>
 
+#include "../../support.h"
+
 namespace spool::test {
 
 /// The configuration of the acceptance checks: three layers, two heads of 64 features.
@@ -60,14 +62,5 @@ inline Relative relative(const Gradient& a, const Gradient& b) {
   for (const auto& [d, n] : each) if (n > 1e-12 * norm) out.worst_tensor = std::max(out.worst_tensor, std::sqrt(d / n));
   return out;
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool slow_build = true;
-#else
-inline constexpr bool slow_build = false;
-#endif
-/// Big sizes prove nothing more under a sanitizer and take minutes there.
-#define SKIP_IN_SLOW_BUILD() \
-  if (slow_build) GTEST_SKIP() << "sizes for the release build"
 
 }  // namespace spool::test
