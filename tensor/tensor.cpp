@@ -33,9 +33,9 @@ Device Tensor::device() const { return checked(body_).storage->device; }
 const Storage& Tensor::storage() const { return checked(body_).storage; }
 
 bool Tensor::is_contiguous() const {
+  if (numel() == 0) return true;
   int64_t expected = 1;
   for (int i = dims() - 1; i >= 0; --i) {
-    if (shape()[i] == 0) return true;
     if (shape()[i] != 1 && strides()[i] != expected) return false;
     expected *= shape()[i];
   }
