@@ -51,13 +51,34 @@ int64_t count_scored(const Tensor& targets, int64_t ignored) {
   return count;
 }
 
+Dtype statistics_type(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+
+/// The shape of the targets; throws when they do not fit the logits.
+Shape rows_of(std::string_view op, const Meta& logits, const Meta& targets) {
+  if (!is_float(logits.dtype)) fail_not_float(op, logits.dtype);
+  kernels::require_index(op, targets.dtype);
+  Shape rows = logits.shape;
+  if (rows.empty() || rows.back() == 0) fail<ShapeError>(op, ": logits ", logits.shape, " have no classes");
+  rows.erase(rows.size() - 1);
+  if (targets.shape != rows) fail<ShapeError>(op, ": targets ", targets.shape, " do not fit logits ", logits.shape);
+  return rows;
+}
+
 /// dlogits = dy·(softmax − target distribution) from logits and the rows' log Σ e^logit.
 struct CrossEntropyBackward {
   static constexpr auto name = "cross_entropy_backward";
   static constexpr auto no_gradient = "it is the fused first derivative of cross_entropy";
   using Attrs = CrossEntropyOptions;
-  static Inferred infer(const Metas& in, const Attrs&) { return {{in[1]}, {}}; }
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
+    const Shape rows = rows_of(name, in[1], in[2]), gradient = attrs.reduction == Reduction::none ? rows : Shape{};
+    if (in[0].shape != gradient || in[3].shape != rows)
+      fail<ShapeError>(name, ": gradient ", in[0].shape, " and log-sums ", in[3].shape, " do not fit logits ", in[1].shape);
+    if (in[0].dtype != in[1].dtype || in[3].dtype != statistics_type(in[1].dtype))
+      fail<DtypeError>(name, ": gradient ", dtype_name(in[0].dtype), " and log-sums ", dtype_name(in[3].dtype), " do not go with ", dtype_name(in[1].dtype));
+    return {{in[1]}, {}};
+  }
   static void cpu(const Kernel& k, const Attrs& attrs) {
+    kernels::check_indices(name, k.in(2), k.in(1).shape().back(), attrs.ignore_index, true);
     visit_float(name, k.in(1).dtype(), [&]<class T>() {
       using C = compute_t<T>;
       kernels::visit_index(name, k.in(2).dtype(), [&]<class I>() {
@@ -80,9 +101,17 @@ struct CrossEntropyBackward {
   }
   static Cost cost(const Metas& in, const Attrs&) { return {12.0 * double(numel(in[1].shape)), 2.0 * double(in[1].nbytes())}; }
   static std::vector<Sample> samples(Rng& rng) {
-    return {{"sum", {rng.normal({}), rng.normal({3, 7}), rng.integers({3}, 0, 7), rng.uniform({3}, 2, 3)}, attrs_ptr(Attrs{.reduction = Reduction::sum}), false, true}};
+    return {{"sum", {rng.normal({}), rng.normal({3, 7}), rng.integers({3}, 0, 7), rng.uniform({3}, 2, 3)}, attrs_ptr(Attrs{.reduction = Reduction::sum}), false, true},
+            {"none, smoothed", {rng.normal({2, 3}), rng.normal({2, 3, 4}), rng.integers({2, 3}, 0, 4, Dtype::u8), rng.uniform({2, 3}, 2, 3)},
+             attrs_ptr(Attrs{.reduction = Reduction::none, .label_smoothing = 0.1}), false, true},
+            {"no rows", {rng.normal({}), rng.normal({0, 7}), rng.integers({0}, 0, 7), rng.uniform({0}, 2, 3)}, {}, false, true}};
   }
-  static std::vector<BadSample> bad() { return {}; }
+  static std::vector<BadSample> bad() {
+    const Tensor logits = zeros({2, 3}), targets = zeros({2}, Dtype::i64);
+    return {{"gradient", {zeros({2}), logits, targets, zeros({2})}, {}, "gradient [2] and log-sums [2] do not fit logits [2, 3]"},
+            {"log-sums", {zeros({}), logits, targets, zeros({2}, Dtype::f64)}, {}, "log-sums f64 do not go with f32"},
+            {"range", {zeros({}), logits, from(std::initializer_list<double>{0, 3}, {}, Dtype::i64), zeros({2})}, {}, "index 3 at position 1 is out of range for 3"}};
+  }
 };
 REGISTER_OP(CrossEntropyBackward);
 
@@ -91,15 +120,9 @@ struct CrossEntropy {
   static constexpr auto no_second_order = "its backward is one fused pass";
   using Attrs = CrossEntropyOptions;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
-    if (!is_float(in[0].dtype)) fail_not_float(name, in[0].dtype);
-    kernels::require_index(name, in[1].dtype);
-    Shape rows = in[0].shape;
-    if (rows.empty() || rows.back() == 0) fail<ShapeError>(name, ": logits ", in[0].shape, " have no classes");
-    rows.erase(rows.size() - 1);
-    if (in[1].shape != rows) fail<ShapeError>(name, ": targets ", in[1].shape, " do not fit logits ", in[0].shape);
+    const Shape rows = rows_of(name, in[0], in[1]);
     if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing < 1)) fail<ConfigError>(name, ": label_smoothing must be in [0, 1), got ", attrs.label_smoothing);
-    const Dtype wide = in[0].dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-    return {{Meta{attrs.reduction == Reduction::none ? rows : Shape{}, in[0].dtype, in[0].device}}, {Meta{rows, wide, in[0].device}}};
+    return {{Meta{attrs.reduction == Reduction::none ? rows : Shape{}, in[0].dtype, in[0].device}}, {Meta{rows, statistics_type(in[0].dtype), in[0].device}}};
   }
   static int64_t scratch(const Metas& in, const Attrs&) { return (numel(in[1].shape) + row_block - 1) / row_block * int64_t(sizeof(double)); }
   static void cpu(const Kernel& k, const Attrs& attrs) {

@@ -18,8 +18,16 @@ struct EmbeddingBackward {
   static constexpr auto name = "embedding_backward";
   static constexpr auto no_gradient = "it is the fused first derivative of embedding";
   using Attrs = TableAttrs;
-  static Inferred infer(const Metas& in, const Attrs& attrs) { return {{Meta{Shape{attrs.count, in[0].shape.back()}, in[0].dtype, in[0].device}}, {}}; }
-  static void cpu(const Kernel& k, const Attrs&) {
+  static Inferred infer(const Metas& in, const Attrs& attrs) {
+    if (!is_float(in[0].dtype)) fail_not_float(name, in[0].dtype);
+    kernels::require_index(name, in[1].dtype);
+    Shape ids = in[0].shape;
+    if (!ids.empty()) ids.erase(ids.size() - 1);
+    if (in[0].shape.empty() || ids != in[1].shape) fail<ShapeError>(name, ": gradient ", in[0].shape, " does not fit ids ", in[1].shape);
+    return {{Meta{Shape{attrs.count, in[0].shape.back()}, in[0].dtype, in[0].device}}, {}};
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    kernels::check_indices(name, k.in(1), attrs.count);
     fill(k.out(), 0);
     add(k.out(), k.in(0), k.in(1));
   }
@@ -42,8 +50,11 @@ struct EmbeddingBackward {
     });
   }
   static Cost cost(const Metas& in, const Attrs&) { return {double(numel(in[0].shape)), 3.0 * double(in[0].nbytes())}; }
-  static std::vector<Sample> samples(Rng& rng) { return {{"repeats", {rng.normal({3, 4, 5}), rng.integers({3, 4}, 0, 3)}, attrs_ptr(Attrs{4})}}; }
-  static std::vector<BadSample> bad() { return {}; }
+  static std::vector<Sample> samples(Rng& rng) { return {{"repeats", {rng.normal({3, 4, 5}), rng.integers({3, 4}, 0, 3)}, attrs_ptr(Attrs{4})}, {"no ids", {rng.normal({0, 5}), rng.integers({0}, 0, 3)}, attrs_ptr(Attrs{4})}}; }
+  static std::vector<BadSample> bad() {
+    return {{"shape", {zeros({3, 2}), zeros({2}, Dtype::i64)}, attrs_ptr(Attrs{4}), "gradient [3, 2] does not fit ids [2]"},
+            {"range", {zeros({1, 2}), from(std::initializer_list<double>{4}, {}, Dtype::i64)}, attrs_ptr(Attrs{4}), "index 4 at position 0 is out of range for 4"}};
+  }
 };
 REGISTER_OP(EmbeddingBackward);
 

@@ -15,14 +15,21 @@ struct LinearAttentionBackward {
   static constexpr auto no_gradient = "it is the fused first derivative of linear_attention";
   using Attrs = AttentionAttrs;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
-    const Sizes z = sizes_of(in[3].shape, in[4].shape);
-    return {{in[2], in[3], in[4], Meta{Shape{z.batch, z.heads, z.features, z.dim + 1}, attrs.state, in[2].device}}, {}};
+    same_float(name, {in[0], in[2], in[3], in[4], in[6]});
+    check_inputs(name, {in[2], in[3], in[4]}, true);
+    const Meta state = state_meta(name, in[3], in[4], attrs);
+    check_same(name, "gradient", in[0], in[4]);
+    check_same(name, "result", in[6], in[4]);
+    check_same(name, "denominators", in[7], {Shape{state.shape[0], state.shape[1], in[3].shape[1]}, state.dtype, state.device});
+    if (in[1].defined) check_same(name, "state's gradient", in[1], state);
+    if (in[5].defined) check_state(name, in[5], state);
+    return {{in[2], in[3], in[4], state}, {}};
   }
-  static int64_t scratch(const Metas& in, const Attrs& attrs) { return scratch_bytes(sizes_of(in[3].shape, in[4].shape), attrs.state); }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) { return scratch_bytes(sizes_of(in[3].shape, in[4].shape), attrs.state_for(in[3].dtype)); }
   static void cpu(const Kernel& k, const Attrs& attrs) {
     visit_float(name, k.in(2).dtype(), [&]<class T>() {
       visit_feature(attrs.feature, [&]<Feature F>() {
-        if (attrs.state == Dtype::f64) run<F, T, double>(k, attrs);
+        if (attrs.state_for(k.in(0).dtype()) == Dtype::f64) run<F, T, double>(k, attrs);
         else if constexpr (!std::is_same_v<T, double>) run<F, T, float>(k, attrs);
       });
     });
@@ -104,9 +111,15 @@ struct LinearAttentionBackward {
   static std::vector<Sample> samples(Rng& rng) {
     const Tensor q = rng.uniform({2, 5, 3, 4}, 0.1, 1), k = rng.uniform({2, 5, 3, 4}, 0.1, 1), v = rng.normal({2, 5, 3, 2});
     return {{"f64 state", {rng.normal({2, 5, 3, 2}), rng.normal({2, 3, 4, 3}), q, k, v, rng.uniform({2, 3, 4, 3}, 0, 1), rng.normal({2, 5, 3, 2}), rng.uniform({2, 3, 5}, 1, 2)},
-             attrs_ptr(Attrs{Feature::sqr, 1e-16, Dtype::f64}), false, true}};
+             attrs_ptr(Attrs{Feature::sqr}), false, true},
+            {"no state, f64", {rng.normal({2, 5, 3, 2}), {}, q, k, v, {}, rng.normal({2, 5, 3, 2}), rng.uniform({2, 3, 5}, 1, 2)}, attrs_ptr(Attrs{Feature::elu1, 1e-16, Dtype::f64}), false, true},
+            {"no tokens", {rng.normal({2, 0, 3, 2}), rng.normal({2, 3, 4, 3}), rng.normal({2, 0, 3, 4}), rng.normal({2, 0, 3, 4}), rng.normal({2, 0, 3, 2}), {}, rng.normal({2, 0, 3, 2}), rng.normal({2, 3, 0})}, {}, false, true}};
   }
-  static std::vector<BadSample> bad() { return {}; }
+  static std::vector<BadSample> bad() {
+    const Tensor q = zeros({1, 2, 1, 3}), v = zeros({1, 2, 1, 4});
+    return {{"denominators", {v, {}, q, q, v, {}, v, zeros({1, 2, 1})}, {}, "the denominators must be f32[1, 1, 2], got f32[1, 2, 1]"},
+            {"state", {v, {}, q, q, v, zeros({1, 1, 3, 5}, Dtype::f64), v, zeros({1, 1, 2})}, {}, "must be f32[1, 1, 3, 5], got f64[1, 1, 3, 5]"}};
+  }
 };
 REGISTER_OP(LinearAttentionBackward);
 
@@ -116,20 +129,17 @@ struct LinearAttention {
   static constexpr auto no_second_order = "its backward is one fused pass";
   using Attrs = AttentionAttrs;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
-    const Dtype dtype = same_float(name, {in[0], in[1], in[2]});
+    same_float(name, {in[0], in[1], in[2]});
     check_inputs(name, in, true);
-    const Sizes z = sizes_of(in[1].shape, in[2].shape);
-    const Meta state{Shape{z.batch, z.heads, z.features, z.dim + 1}, attrs.state, in[0].device};
-    if (attrs.state != Dtype::f64 && (attrs.state != Dtype::f32 || dtype == Dtype::f64))
-      fail<DtypeError>(name, ": the state must be f32 or f64 and no narrower than the inputs, got ", dtype_name(attrs.state), " for ", dtype_name(dtype));
-    if (in[3].defined && (in[3].shape != state.shape || in[3].dtype != state.dtype)) fail<ShapeError>(name, ": the state must be ", state, " ([batch, heads, M, d + 1]), got ", in[3]);
-    return {{in[2], state}, {Meta{Shape{z.batch, z.heads, z.length}, attrs.state, in[0].device}}};
+    const Meta state = state_meta(name, in[1], in[2], attrs);
+    if (in[3].defined) check_state(name, in[3], state);
+    return {{in[2], state}, {Meta{Shape{state.shape[0], state.shape[1], in[1].shape[1]}, state.dtype, state.device}}};
   }
-  static int64_t scratch(const Metas& in, const Attrs& attrs) { return scratch_bytes(sizes_of(in[1].shape, in[2].shape), attrs.state); }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) { return scratch_bytes(sizes_of(in[1].shape, in[2].shape), attrs.state_for(in[1].dtype)); }
   static void cpu(const Kernel& k, const Attrs& attrs) {
     visit_float(name, k.in(0).dtype(), [&]<class T>() {
       visit_feature(attrs.feature, [&]<Feature F>() {
-        if (attrs.state == Dtype::f64) run<F, T, double>(k, attrs);
+        if (attrs.state_for(k.in(0).dtype()) == Dtype::f64) run<F, T, double>(k, attrs);
         else if constexpr (!std::is_same_v<T, double>) run<F, T, float>(k, attrs);
       });
     });
@@ -187,20 +197,23 @@ struct LinearAttention {
       Shape v = k;
       v[3] = d;
       Tensors in{rng.uniform(k, 0.2, 1), rng.uniform(k, 0.2, 1), rng.normal(v), state ? rng.uniform({k[0], k[2], k[3], d + 1}, 0.1, 1) : Tensor()};
-      out.push_back({label, in, attrs_ptr(Attrs{f, 1e-16, Dtype::f64}), true, true});
+      out.push_back({label, in, attrs_ptr(Attrs{f}), true, state});  // a state has no 16-bit form
     };
     add("sqr", Feature::sqr, {2, 7, 3, 5}, 4, true);
     add("relu, no state", Feature::relu, {1, 9, 2, 4}, 3, false);
     add("elu+1", Feature::elu1, {1, 5, 1, 9}, 17, true);
     add("abs", Feature::abs, {1, 40, 2, 3}, 2, false);
     add("identity, one token", Feature::identity, {2, 1, 1, 3}, 1, true);
+    add("no tokens", Feature::sqr, {2, 0, 1, 3}, 2, true);
+    out.push_back({"f64 state", {rng.uniform({1, 6, 2, 4}, 0.2, 1), rng.uniform({1, 6, 2, 4}, 0.2, 1), rng.normal({1, 6, 2, 3}), {}}, attrs_ptr(Attrs{Feature::sqr, 1e-16, Dtype::f64})});
     return out;
   }
   static std::vector<BadSample> bad() {
     const auto attrs = attrs_ptr(Attrs{});
     return {{"lengths", {zeros({1, 2, 1, 3}), zeros({1, 2, 1, 3}), zeros({1, 3, 1, 3}), {}}, attrs, "must be [batch, length, heads, size]"},
-            {"state", {zeros({1, 2, 1, 3}), zeros({1, 2, 1, 3}), zeros({1, 2, 1, 4}), zeros({1, 1, 3, 4})}, attrs, "the state must be f32[1, 1, 3, 5]"},
-            {"narrow state", {zeros({1, 2, 1, 3}, Dtype::f64), zeros({1, 2, 1, 3}, Dtype::f64), zeros({1, 2, 1, 4}, Dtype::f64), {}}, attrs, "no narrower than the inputs"}};
+            {"state", {zeros({1, 2, 1, 3}), zeros({1, 2, 1, 3}), zeros({1, 2, 1, 4}), zeros({1, 1, 3, 4})}, attrs, "the state ([batch, heads, M, d + 1]) must be f32[1, 1, 3, 5]"},
+            {"state type", {zeros({1, 2, 1, 3}), zeros({1, 2, 1, 3}), zeros({1, 2, 1, 4}), zeros({1, 1, 3, 5}, Dtype::f64)}, attrs, "must be f32[1, 1, 3, 5], got f64[1, 1, 3, 5]"},
+            {"narrow state", {zeros({1, 2, 1, 3}, Dtype::f64), zeros({1, 2, 1, 3}, Dtype::f64), zeros({1, 2, 1, 4}, Dtype::f64), {}}, attrs_ptr(Attrs{.state = Dtype::f32}), "no narrower than the inputs"}};
   }
 };
 REGISTER_OP(LinearAttention);
@@ -208,7 +221,7 @@ REGISTER_OP(LinearAttention);
 }  // namespace
 
 LinearAttentionResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state, const LinearAttentionOptions& options) {
-  Tensors out = apply_all<LinearAttention>({q, k, v, state}, {options.feature, options.eps, state_type(k, state, options)});
+  Tensors out = apply_all<LinearAttention>({q, k, v, state}, {options.feature, options.eps, state.defined() ? state.dtype() : options.state_dtype});
   return {std::move(out[0]), std::move(out[1])};
 }
 

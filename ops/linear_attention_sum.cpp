@@ -17,16 +17,15 @@ struct LinearAttentionSum {
   static Inferred infer(const Metas& in, const Attrs& attrs) {
     same_float(name, {in[0], in[1]});
     check_inputs(name, {in[0], in[0], in[1]}, false);
-    const Sizes z = sizes_of(in[0].shape, in[1].shape);
-    const Meta state{Shape{z.batch, z.heads, z.features, z.dim + 1}, attrs.state, in[0].device};
-    if (in[2].defined && (in[2].shape != state.shape || in[2].dtype != state.dtype)) fail<ShapeError>(name, ": the state must be ", state, " ([batch, heads, M, d + 1]), got ", in[2]);
+    const Meta state = state_meta(name, in[0], in[1], attrs);
+    if (in[2].defined) check_state(name, in[2], state);
     return {{state}, {}};
   }
-  static int64_t scratch(const Metas& in, const Attrs& attrs) { return scratch_bytes(sizes_of(in[0].shape, in[1].shape), attrs.state); }
+  static int64_t scratch(const Metas& in, const Attrs& attrs) { return scratch_bytes(sizes_of(in[0].shape, in[1].shape), attrs.state_for(in[0].dtype)); }
   static void cpu(const Kernel& k, const Attrs& attrs) {
     visit_float(name, k.in(0).dtype(), [&]<class T>() {
       visit_feature(attrs.feature, [&]<Feature F>() {
-        if (attrs.state == Dtype::f64) run<F, T, double>(k);
+        if (attrs.state_for(k.in(0).dtype()) == Dtype::f64) run<F, T, double>(k);
         else if constexpr (!std::is_same_v<T, double>) run<F, T, float>(k);
       });
     });
@@ -49,13 +48,14 @@ struct LinearAttentionSum {
     return {2.0 * double(z.tasks() * z.length * z.features) * double(z.dim), double(in[0].nbytes() + in[1].nbytes())};
   }
   static std::vector<Sample> samples(Rng& rng) {
-    const auto attrs = attrs_ptr(Attrs{Feature::sqr, 0, Dtype::f64});
-    return {{"sqr", {rng.normal({2, 7, 3, 5}), rng.normal({2, 7, 3, 4}), Tensor()}, attrs, true, true},
+    const auto attrs = attrs_ptr(Attrs{Feature::sqr});
+    return {{"sqr", {rng.normal({2, 7, 3, 5}), rng.normal({2, 7, 3, 4}), Tensor()}, attrs},
+            {"no tokens", {rng.normal({2, 0, 3, 5}), rng.normal({2, 0, 3, 4}), rng.normal({2, 3, 5, 5})}, attrs, true, true},
             {"from the end", {rng.normal({2, 7, 3, 5}), rng.normal({2, 7, 3, 4}), rng.normal({2, 3, 5, 5})}, attrs, true, true}};
   }
   static std::vector<BadSample> bad() {
     return {{"lengths", {zeros({1, 2, 1, 3}), zeros({1, 3, 1, 3}), {}}, {}, "must be [batch, length, heads, size]"},
-            {"state", {zeros({1, 2, 1, 3}), zeros({1, 2, 1, 4}), zeros({1, 1, 3, 4})}, {}, "the state must be f32[1, 1, 3, 5]"}};
+            {"state", {zeros({1, 2, 1, 3}), zeros({1, 2, 1, 4}), zeros({1, 1, 3, 4})}, {}, "the state ([batch, heads, M, d + 1]) must be f32[1, 1, 3, 5]"}};
   }
 };
 REGISTER_OP(LinearAttentionSum);
@@ -63,7 +63,7 @@ REGISTER_OP(LinearAttentionSum);
 }  // namespace
 
 Tensor linear_attention_sum(const Tensor& k, const Tensor& v, const LinearAttentionOptions& options) {
-  return apply<LinearAttentionSum>({k, v, {}}, {options.feature, options.eps, state_type(k, {}, options)});
+  return apply<LinearAttentionSum>({k, v, {}}, {options.feature, options.eps, options.state_dtype});
 }
 
 Tensor linear_attention_start(const Tensor& end, const Tensor& k, const Tensor& v, const LinearAttentionOptions& options) {

@@ -110,8 +110,19 @@ struct NormBackward {
   static constexpr auto name = "norm_backward";
   static constexpr auto no_gradient = "it is the fused first derivative of layer_norm and rms_norm";
   using Attrs = BackwardAttrs;
+  static void check_statistics(const char* what, const Meta& given, const Meta& x, bool optional) {
+    if (optional && !given.defined) return;
+    const Meta expected{row_shape(x.shape), statistics_type(x.dtype), x.device};
+    const auto text = [&] { return concat(name, ": the rows' ", what, " must be ", expected, ", got ", given.defined ? to_string(given) : "none"); };
+    if (!given.defined || given.shape != expected.shape) fail<ShapeError>(text());
+    if (given.dtype != expected.dtype) fail<DtypeError>(text());
+  }
   static Inferred infer(const Metas& in, const Attrs& attrs) {
     if (in[0].shape != in[1].shape) fail<ShapeError>(name, ": shapes ", in[0].shape, " and ", in[1].shape, " differ");
+    same_float(name, {in[0], in[1]});
+    check(name, {in[1], in[2]});
+    check_statistics("mean", in[3], in[1], !attrs.centred);
+    check_statistics("scale", in[4], in[1], false);
     Meta dx = in[1], dp{Shape{in[1].shape.back()}, in[1].dtype, in[1].device};
     if (!attrs.wants_dx) dx.shape = {0};
     if (!attrs.wants_parameters) dp.shape = {0};
@@ -159,7 +170,11 @@ struct NormBackward {
             {"rms norm", {rng.normal({3, 20}), rng.normal({3, 20}), rng.normal({20}), {}, rng.uniform({3, 1}, 0.5, 2)}, attrs_ptr(Attrs{.centred = false}), false, true},
             {"dx only", {rng.normal({2, 5}), rng.normal({2, 5}), {}, rng.normal({2, 1}), rng.uniform({2, 1}, 0.5, 2)}, attrs_ptr(Attrs{.wants_parameters = false}), false, true}};
   }
-  static std::vector<BadSample> bad() { return {{"shapes", {zeros({2, 3}), zeros({2, 4}), {}, {}, zeros({2, 1})}, {}, "[2, 3] and [2, 4] differ"}}; }
+  static std::vector<BadSample> bad() {
+    return {{"shapes", {zeros({2, 3}), zeros({2, 4}), {}, {}, zeros({2, 1})}, {}, "[2, 3] and [2, 4] differ"},
+            {"mean", {zeros({2, 3}), zeros({2, 3}), {}, {}, zeros({2, 1})}, {}, "the rows' mean must be f32[2, 1], got none"},
+            {"scale", {zeros({2, 3}), zeros({2, 3}), {}, zeros({2, 1}), zeros({2, 1}, Dtype::f64)}, {}, "the rows' scale must be f32[2, 1], got f64[2, 1]"}};
+  }
 };
 REGISTER_OP(NormBackward);
 

@@ -9,6 +9,7 @@
 #include <spool/tensor/parallel.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace spool::linear_attention_detail {
 
@@ -18,7 +19,8 @@ inline constexpr int64_t token_block = 36;  // a multiple of the tokens that the
 struct AttentionAttrs {
   Feature feature = Feature::identity;
   double eps = 1e-16;
-  Dtype state = Dtype::f32;
+  std::optional<Dtype> state;  ///< Unset: f64 for f64 inputs, otherwise f32.
+  Dtype state_for(Dtype inputs) const { return state.value_or(inputs == Dtype::f64 ? Dtype::f64 : Dtype::f32); }
 };
 
 struct Sizes {
@@ -119,11 +121,15 @@ void store_state(S* state, const S* r, const S* s, int64_t m, int64_t d) {
   }
 }
 
+/// R, as [m, padded d] or transposed.
+template <class S>
+int64_t state_space(int64_t m, int64_t d) { return std::max(m * padded<S>(d), d * padded<S>(m)); }
+
 /// Working space of one thread, in elements of the state's type.
 template <class S>
 int64_t space(int64_t m, int64_t d) {
-  const int64_t wide = padded<S>(std::max(m, d)), tall = std::max(m, d);
-  return tall * wide + padded<S>(m) + token_block * (5 * wide + 8);
+  const int64_t wide = padded<S>(std::max(m, d));
+  return state_space<S>(m, d) + padded<S>(m) + token_block * (5 * wide + 8);
 }
 inline int64_t workers(const Sizes& z) { return std::max<int64_t>(1, std::min<int64_t>(num_threads(), z.tasks())); }
 inline int64_t scratch_bytes(const Sizes& z, Dtype state) {
@@ -145,9 +151,9 @@ template <class S>
 struct Blocks {
   S *r, *s, *a, *b, *c, *o, *e, *den, *u;
   Blocks(S* space, int64_t m, int64_t d) {
-    const int64_t wide = padded<S>(std::max(m, d)), tall = std::max(m, d);
+    const int64_t wide = padded<S>(std::max(m, d));
     const auto take = [&](int64_t n) { return std::exchange(space, space + n); };
-    r = take(tall * wide);
+    r = take(state_space<S>(m, d));
     s = take(padded<S>(m));
     a = take(token_block * wide);
     b = take(token_block * wide);
@@ -165,6 +171,19 @@ inline void check_inputs(std::string_view op, const Metas& in, bool has_query) {
   if (k.shape.size() != 4 || v.shape.size() != 4 || (has_query && in[0].shape != k.shape) || k.shape[0] != v.shape[0] || k.shape[1] != v.shape[1] || k.shape[2] != v.shape[2])
     fail<ShapeError>(op, ": q ", in[first].shape, ", k ", k.shape, " and v ", v.shape, " must be [batch, length, heads, size] with one batch, length, heads, and one size for q and k");
 }
+
+/// The state for these inputs; throws when its type is too narrow.
+inline Meta state_meta(std::string_view op, const Meta& k, const Meta& v, const AttentionAttrs& attrs) {
+  const Dtype state = attrs.state_for(k.dtype);
+  if (state != Dtype::f64 && (state != Dtype::f32 || k.dtype == Dtype::f64))
+    fail<DtypeError>(op, ": the state must be f32 or f64 and no narrower than the inputs, got ", dtype_name(state), " for ", dtype_name(k.dtype));
+  return {Shape{k.shape[0], k.shape[2], k.shape[3], v.shape[3] + 1}, state, k.device};
+}
+inline void check_same(std::string_view op, const char* what, const Meta& given, const Meta& expected) {
+  if (given.shape != expected.shape) fail<ShapeError>(op, ": the ", what, " must be ", expected, ", got ", given);
+  if (given.dtype != expected.dtype) fail<DtypeError>(op, ": the ", what, " must be ", expected, ", got ", given, "; convert it with cast()");
+}
+inline void check_state(std::string_view op, const Meta& given, const Meta& expected) { check_same(op, "state ([batch, heads, M, d + 1])", given, expected); }
 
 inline StateView head_state(const Kernel& k, int input, int64_t task, const Sizes& z) {
   return k.has(input) ? StateView{&k.in(input), task / z.heads, task % z.heads} : StateView{};
@@ -197,11 +216,6 @@ void combine_state(const StateView& view, const S* r, const S* s, S* to, int64_t
     for (int64_t j = 0; j < d; ++j) to[j] = row[j * strides[3]] + S(sign) * r[i * width + j];
     to[d] = row[d * strides[3]] + S(sign) * s[i];
   }
-}
-
-inline Dtype state_type(const Tensor& k, const Tensor& state, const LinearAttentionOptions& options) {
-  if (state.defined()) return state.dtype();
-  return options.state_dtype.value_or(k.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32);
 }
 
 }  // namespace spool::linear_attention_detail
