@@ -1,6 +1,6 @@
 #pragma once
 // Reductions of a strided tensor over any set of axes. Work is cut into chunks by shape alone, and partial results are joined in order, so
-// that the result does not depend on the number of threads. A policy P states the arithmetic:
+// that the result depends neither on the number of threads nor on how the elements lie in memory. A policy P states the arithmetic:
 //   Lane                 what vector lanes hold over a run of at most 512 elements
 //   Total                what runs and chunks are joined in (sums of floats: double)
 //   Lane identity(), Lane lane(C x), Lane join(Lane, Lane), Total join(Total, Total)
@@ -10,22 +10,19 @@
 
 namespace spool::kernels {
 
+inline constexpr int64_t short_run = 64;  // rows of shorter runs go over several
 inline constexpr int64_t reduce_run = 512, reduce_chunk = 32768, reduce_columns = 512;
 
+/// Of n ≤ reduce_run dense elements.
 template <class P, class S>
-SPOOL_CLONES typename P::Total reduce_row(const S* __restrict x, int64_t n, int64_t step) {
+SPOOL_CLONES typename P::Total reduce_row(const S* __restrict x, int64_t n) {
   constexpr int width = 16;
   typename P::Lane lanes[width];
   for (auto& lane : lanes) lane = P::identity();
   int64_t i = 0;
-  if (step == 1) {
-    for (; i + width <= n; i += width)
-      for (int j = 0; j < width; ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[i + j])));
-  } else {
-    for (; i + width <= n; i += width)
-      for (int j = 0; j < width; ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[(i + j) * step])));
-  }
-  for (int j = 0; i < n; ++i, ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[i * step])));
+  for (; i + width <= n; i += width)
+    for (int j = 0; j < width; ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[i + j])));
+  for (int j = 0; i < n; ++i, ++j) lanes[j] = P::join(lanes[j], P::lane(load(x[i])));
   for (int half = width / 2; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lanes[j] = P::join(lanes[j], lanes[j + half]);
   return typename P::Total(lanes[0]);
@@ -58,6 +55,7 @@ SPOOL_CLONES void reduce_rows(const S* __restrict a, typename P::Total* __restri
 struct ReduceCut {
   int64_t outputs = 1, reduced = 1;
   int64_t inner = 1;  ///< Kept elements after the last reduced axis; above 1: whole rows are added to rows.
+  int64_t run = 1;  ///< Elements that would be dense in a contiguous tensor; a row that is summed at once stays within one.
   int64_t length = 1, chunks = 1;
 
   ReduceCut(const Shape& shape, uint32_t axes) {
@@ -70,6 +68,8 @@ struct ReduceCut {
         inner *= shape[axis];
       }
     }
+    for (int axis = shape.size() - 1; axis >= 0 && (axes >> axis & 1 || shape[axis] == 1); --axis) run *= shape[axis];
+    if (run < short_run) run = std::max<int64_t>(1, reduced);
     length = inner > 1 ? std::max<int64_t>(64, 2 * reduce_chunk / std::min(inner, reduce_columns)) : reduce_chunk;
     chunks = std::max<int64_t>(1, (reduced + length - 1) / length);
   }
@@ -105,6 +105,20 @@ struct Walk {
   }
 };
 
+/// Elements at … at + n of a walk as a dense row: where they lie if they are dense, otherwise gathered into `buffer`.
+template <class S>
+const S* dense_row(const S* base, const Walk& walk, int64_t at, int64_t n, S* buffer) {
+  const int64_t run = walk.inner_size(), step = walk.inner_step();
+  if ((step == 1 || n == 1) && at % run + n <= run) return base + walk.offset(at);
+  for (int64_t done = 0; done < n;) {
+    const int64_t piece = std::min(run - (at + done) % run, n - done);
+    const S* from = base + walk.offset(at + done);
+    for (int64_t i = 0; i < piece; ++i) buffer[done + i] = from[i * step];
+    done += piece;
+  }
+  return buffer;
+}
+
 /// Calls finish(output, total) for each output of the reduction of x over `axes`, in some order and from several threads.
 template <class P, class S, class Finish>
 void reduce(const Tensor& x, uint32_t axes, std::span<std::byte> scratch, Finish finish) {
@@ -124,16 +138,17 @@ void reduce(const Tensor& x, uint32_t axes, std::span<std::byte> scratch, Finish
 
   if (cut.inner == 1) {
     const int64_t tasks = cut.outputs * cut.chunks, work = std::max<int64_t>(1, std::min(cut.reduced, cut.length));
-    const int64_t group = std::max<int64_t>(1, reduce_chunk / work), run = reduced.inner_size(), step = reduced.inner_step();
+    const int64_t group = std::max<int64_t>(1, reduce_chunk / work);
     parallel_blocks((tasks + group - 1) / group, group * work, [&](int64_t block) {
+      S buffer[reduce_run];
       for (int64_t task = block * group; task < std::min(tasks, (block + 1) * group); ++task) {
         const int64_t output = task / cut.chunks, chunk = task % cut.chunks;
         const S* base = from + kept.offset(output);
         const int64_t end = std::min(cut.reduced, (chunk + 1) * cut.length);
         Total total(P::identity());
         for (int64_t at = chunk * cut.length; at < end;) {
-          const int64_t n = std::min({run - at % run, end - at, reduce_run});
-          total = P::join(total, reduce_row<P, S>(base + reduced.offset(at), n, step));
+          const int64_t n = std::min({cut.run - at % cut.run, end - at, reduce_run});
+          total = P::join(total, reduce_row<P, S>(dense_row(base, reduced, at, n, buffer), n));
           at += n;
         }
         deliver(output, chunk, total);
