@@ -21,6 +21,7 @@
 //   static Tensor view(const Tensor&, const Attrs&)           the output as a view of input 0, or undefined to fall back on the kernel
 //   static constexpr auto no_gradient = "reason"              instead of saves and vjp: backward through the op throws this reason
 //   static constexpr auto no_second_order = "reason"          the vjp is not itself differentiable; backward(create_graph) throws this
+//   static std::string_view no_second_order(const Attrs&)     the same where it depends on the attributes; empty: it is differentiable
 #include <spool/tensor/ambient.h>
 #include <spool/tensor/tensor.h>
 
@@ -124,7 +125,7 @@ struct OpInfo {
   AttrsPtr default_attrs;                          ///< Null when the attributes have no defaults.
   bool strided = false;
   std::string_view no_gradient;      ///< Why there is none; empty when there is one.
-  std::string_view no_second_order;  ///< Why not; empty when the vjp is differentiable.
+  std::string_view (*no_second_order)(const void* attrs) = nullptr;  ///< Why not; null or empty text when the vjp is differentiable.
 };
 
 template <class Op>
@@ -174,7 +175,8 @@ const OpInfo& op_info() {
     if constexpr (std::default_initializable<Attrs>) op.default_attrs = std::make_shared<const Attrs>();
     if constexpr (requires { Op::strided; }) op.strided = Op::strided;
     if constexpr (HasReasonForNoGradient<Op>) op.no_gradient = Op::no_gradient;
-    if constexpr (requires { std::string_view(Op::no_second_order); }) op.no_second_order = Op::no_second_order;
+    if constexpr (requires { std::string_view(Op::no_second_order); }) op.no_second_order = [](const void*) { return std::string_view(Op::no_second_order); };
+    else if constexpr (requires { Op::no_second_order; }) op.no_second_order = [](const void* a) { return std::string_view(Op::no_second_order(*static_cast<const Attrs*>(a))); };
     return op;
   }();
   return info;

@@ -151,7 +151,10 @@ void Tape::Impl::run_node(int64_t index, const BackwardOptions& options) {
     const With op(&Ambient::op, node.name);
     const With path(&Ambient::path, node.path);
     if (node.op && !node.op->no_gradient.empty()) fail<AutogradError>(node.name, ": has no gradient: ", node.op->no_gradient);
-    if (options.create_graph && node.op && !node.op->no_second_order.empty()) fail<AutogradError>(node.name, ": has no second-order gradient: ", node.op->no_second_order);
+    if (options.create_graph && node.op && node.op->no_second_order) {
+      const std::string_view reason = node.op->no_second_order(node.attrs.get());
+      if (!reason.empty()) fail<AutogradError>(node.name, ": has no second-order gradient: ", reason);
+    }
     if (options.create_graph && node.rule) fail<AutogradError>(node.name, ": scopes and custom rules have no second-order gradient");
     if (node.freed) fail<AutogradError>(node.name, ": backward ran already and released what it had saved; pass .retain = true to the first backward");
     Tensors gradients;

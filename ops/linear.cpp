@@ -1,4 +1,3 @@
-#include <spool/autograd/node.h>
 #include <spool/autograd/saved.h>
 #include <spool/tensor/error.h>
 #include <spool/tensor/parallel.h>
@@ -106,6 +105,10 @@ struct Linear {
   struct Attrs {
     Activation activation = Activation::none;
   };
+  // The value before the activation is a residual that the tape does not know: recording backward would treat it as a constant.
+  static std::string_view no_second_order(const Attrs& attrs) {
+    return attrs.activation == Activation::none ? "" : "the activation is fused; apply it as an op of its own";
+  }
   static Shape rows_by_out(const Metas& in) {
     const int64_t columns = in[0].shape.back();
     return {columns ? numel(in[0].shape) / columns : 0, in[1].shape[0]};
@@ -128,9 +131,6 @@ struct Linear {
   }
   static Saves saves(Need need, const Attrs& attrs) { return Saves().input(0, need(1)).input(1, need(0)).residual(0, attrs.activation != Activation::none); }
   static Tensors vjp(Saved& s, const Attrs& attrs) {
-    // The value before the activation is a residual that the tape does not know: recording this pass would treat it as a constant.
-    if (attrs.activation != Activation::none && current_tape())
-      fail<AutogradError>(name, ": has no second-order gradient with a fused activation; apply the activation as an op of its own");
     const Tensor dz = matrix(attrs.activation == Activation::none ? s.grad() : apply<ActivationBackward>({s.grad(), s.residual(0)}, {attrs.activation}));
     Tensors out(3);
     if (s.needs(1)) {
