@@ -168,7 +168,8 @@ struct NormBackward {
   static std::vector<Sample> samples(Rng& rng) {
     return {{"layer norm", {rng.normal({70, 9}), rng.normal({70, 9}), rng.normal({9}), rng.normal({70, 1}), rng.uniform({70, 1}, 0.5, 2)}, attrs_ptr(Attrs{}), false, true},
             {"rms norm", {rng.normal({3, 20}), rng.normal({3, 20}), rng.normal({20}), {}, rng.uniform({3, 1}, 0.5, 2)}, attrs_ptr(Attrs{.centred = false}), false, true},
-            {"dx only", {rng.normal({2, 5}), rng.normal({2, 5}), {}, rng.normal({2, 1}), rng.uniform({2, 1}, 0.5, 2)}, attrs_ptr(Attrs{.wants_parameters = false}), false, true}};
+            {"dx only", {rng.normal({2, 5}), rng.normal({2, 5}), {}, rng.normal({2, 1}), rng.uniform({2, 1}, 0.5, 2)}, attrs_ptr(Attrs{.wants_parameters = false}), false, true},
+            {"no rows", {rng.normal({0, 5}), rng.normal({0, 5}), rng.normal({5}), rng.normal({0, 1}), rng.normal({0, 1})}, attrs_ptr(Attrs{}), false, true}};
   }
   static std::vector<BadSample> bad() {
     return {{"shapes", {zeros({2, 3}), zeros({2, 4}), {}, {}, zeros({2, 1})}, {}, "[2, 3] and [2, 4] differ"},
