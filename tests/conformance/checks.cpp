@@ -6,12 +6,26 @@ namespace spool::test {
 
 std::span<const NamedCheck> all_checks() {
   static constexpr NamedCheck checks[] = {
-      {"samples", check_samples},         {"shape rule", check_shape_rule},       {"layouts", check_layouts},
-      {"zero sizes", check_zero_sizes},   {"bad samples", check_bad_samples},     {"types", check_types},
-      {"memory", check_memory},           {"no allocation", check_no_allocation}, {"threads", check_threads},
-      {"gradient", check_gradient},       {"second order", check_second_order},   {"need masks", check_need_masks},
-      {"accumulation", check_accumulation}, {"cotangents", check_cotangents},     {"saves", check_saves},
-      {"overwritten", check_overwritten}, {"no gradient", check_no_gradient},     {"plan", check_plan},
+      {"samples", check_samples},
+      {"shape rule", check_shape_rule},
+      {"layouts", check_layouts},
+      {"zero sizes", check_zero_sizes},
+      {"bad samples", check_bad_samples},
+      {"types", check_types},
+      {"memory", check_memory},
+      {"untouched", check_untouched},
+      {"no allocation", check_no_allocation},
+      {"threads", check_threads},
+      {"gradient", check_gradient},
+      {"second order", check_second_order},
+      {"need masks", check_need_masks},
+      {"accumulation", check_accumulation},
+      {"cotangents", check_cotangents},
+      {"saves", check_saves},
+      {"overwritten", check_overwritten},
+      {"no gradient", check_no_gradient},
+      {"recompute", check_recompute},
+      {"plan", check_plan},
   };
   return checks;
 }

@@ -30,6 +30,17 @@ Call prepared(const OpInfo& op, const Sample& sample, const Tensors& inputs) {
   return call;
 }
 
+/// The storages behind tensors, byte by byte.
+using Bytes = std::vector<std::vector<std::byte>>;
+Bytes bytes_of(const Tensors& tensors) {
+  Bytes all;
+  for (const Tensor& t : tensors) {
+    all.emplace_back();
+    if (t.defined() && t.storage()->bytes) all.back().assign(t.storage()->data, t.storage()->data + t.storage()->bytes);
+  }
+  return all;
+}
+
 struct Threads {
   explicit Threads(int n) : before(num_threads()) { set_num_threads(n); }
   ~Threads() { set_num_threads(before); }
@@ -41,9 +52,7 @@ struct Threads {
 std::string check_memory(const OpInfo& op) {
   for (const Sample& sample : samples_of(op)) {
     const uint32_t mask = differentiable(op) ? float_inputs(sample.inputs) : 0;
-    std::vector<Tensors> variants{sample.inputs, laid_out(sample.inputs, Layout::stepped)};
-    if (auto large = enlarged(op, sample, 60'000)) variants.push_back(std::move(*large));
-    for (const Tensors& inputs : variants) {
+    for (const Tensors& inputs : variants_of(op, sample, 60'000, Layout::stepped)) {
       const auto guarded = std::make_shared<GuardedAllocator>();
       Gradients result;
       {
@@ -66,12 +75,31 @@ std::string check_memory(const OpInfo& op) {
   return "";
 }
 
+std::string check_untouched(const OpInfo& op) {
+  for (const Sample& sample : samples_of(op)) {
+    const uint32_t mask = differentiable(op) ? float_inputs(sample.inputs) : 0;
+    const Tensors inputs = laid_out(sample.inputs, Layout::stepped);  // bytes between the elements too
+    const Bytes inputs_before = bytes_of(inputs);
+    const Tensors from = leaves(inputs, mask);
+    Tape tape;
+    const Tensors results = run(op, sample, from), cotangents = laid_out(cotangents_for(results), Layout::stepped);
+    if (bytes_of(inputs) != inputs_before) return concat(describe(sample), ": the kernel wrote to an input");
+    const Bytes results_before = bytes_of(results), cotangents_before = bytes_of(cotangents);
+    Tensors outputs = results, seeds = cotangents;
+    only_floats(outputs, seeds);
+    if (outputs.empty()) continue;
+    tape.backward(outputs, seeds);
+    if (bytes_of(inputs) != inputs_before) return concat(describe(sample), ": backward wrote to an input");
+    if (bytes_of(results) != results_before) return concat(describe(sample), ": backward wrote to an output");
+    if (bytes_of(cotangents) != cotangents_before) return concat(describe(sample), ": backward wrote to a cotangent");
+  }
+  return "";
+}
+
 std::string check_no_allocation(const OpInfo& op) {
   if (!op.cpu || !op.infer) return "";
   for (const Sample& sample : samples_of(op)) {
-    std::vector<Tensors> variants{sample.inputs};
-    if (auto large = enlarged(op, sample, 60'000)) variants.push_back(std::move(*large));
-    for (const Tensors& inputs : variants) {
+    for (const Tensors& inputs : variants_of(op, sample, 60'000)) {
       const auto ledger = std::make_shared<Ledger>();
       const With on(&Ambient::ledger, ledger);
       const Call call = prepared(op, sample, inputs);
@@ -89,9 +117,7 @@ std::string check_no_allocation(const OpInfo& op) {
 std::string check_threads(const OpInfo& op) {
   for (const Sample& sample : samples_of(op)) {
     const uint32_t mask = differentiable(op) ? float_inputs(sample.inputs) : 0;
-    std::vector<Tensors> variants{sample.inputs};
-    if (auto large = enlarged(op, sample, 120'000)) variants.push_back(std::move(*large));
-    for (const Tensors& inputs : variants) {
+    for (const Tensors& inputs : variants_of(op, sample, 120'000)) {
       Gradients first;
       for (const int threads : {1, 1, 2, 3}) {
         const Threads set(threads);

@@ -1,6 +1,7 @@
 #include "checks.h"
 #include "support.h"
 
+#include <spool/autograd/checkpoint.h>
 #include <spool/autograd/plan.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
@@ -43,12 +44,30 @@ std::vector<Event> events(const OpInfo& op, const Sample& sample, const Tensors&
 
 }  // namespace
 
+std::string check_recompute(const OpInfo& op) {
+  struct Verify {
+    Verify() { verify_recompute(true); }
+    ~Verify() { verify_recompute(false); }
+  } const verify;
+  for (const Sample& sample : samples_of(op)) {
+    const uint32_t mask = differentiable(op) ? float_inputs(sample.inputs) : 0;
+    const Gradients plain = run_backward(op, sample, sample.inputs, mask);
+    const Tensors from = leaves(sample.inputs, mask);
+    Tape tape;
+    const Tensors results = checkpoint("recomputed", [&](const Tensors& x) { return run(op, sample, x); }, from);
+    if (const auto text = bit_difference(results, plain.outputs); !text.empty()) return concat(describe(sample), ": output ", text);
+    Tensors outputs = results, seeds = cotangents_for(results), gradients(from.size());
+    only_floats(outputs, seeds);
+    if (!outputs.empty()) gradients = tape.gradient(outputs, from, seeds);
+    if (const auto text = bit_difference(gradients, plain.gradients); !text.empty()) return concat(describe(sample), ": gradient ", text);
+  }
+  return "";
+}
+
 std::string check_plan(const OpInfo& op) {
   for (const Sample& sample : samples_of(op)) {
     const uint32_t all = float_inputs(sample.inputs);
-    std::vector<Tensors> variants{sample.inputs, laid_out(sample.inputs, Layout::transposed)};
-    if (auto large = enlarged(op, sample, 60'000)) variants.push_back(std::move(*large));
-    for (const Tensors& inputs : variants) {
+    for (const Tensors& inputs : variants_of(op, sample, 60'000, Layout::transposed)) {
       std::vector<uint32_t> masks = need_masks(inputs);
       if (masks.empty()) masks.push_back(0);
       for (const uint32_t mask : masks) {

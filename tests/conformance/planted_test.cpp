@@ -11,14 +11,14 @@
 namespace spool::test {
 namespace {
 
-enum class Fault { none, extra_save, missing_save, wrong_sign, allocates, heap, depends_on_threads, writes_beyond, scratch_beyond, unwritten, wrong_shape, assigns };
+enum class Fault { none, extra_save, missing_save, wrong_sign, allocates, heap, depends_on_threads, writes_beyond, scratch_beyond, unwritten, wrong_shape, assigns, writes_input, scales_cotangent };
 
 /// y = x·w elementwise.
 template <Fault fault>
 struct Planted {
   static constexpr const char* names[] = {"planted_sound", "planted_extra_save", "planted_missing_save", "planted_wrong_sign", "planted_allocates", "planted_heap",
                                           "planted_depends_on_threads", "planted_writes_beyond", "planted_scratch_beyond", "planted_unwritten", "planted_wrong_shape",
-                                          "planted_assigns"};
+                                          "planted_assigns", "planted_writes_input", "planted_scales_cotangent"};
   static constexpr const char* name = names[size_t(fault)];
   struct Attrs {};
   static Inferred infer(const Metas& in, const Attrs&) {
@@ -40,9 +40,11 @@ struct Planted {
       if (fault == Fault::scratch_beyond) k.scratch.data()[64] = std::byte(1);
       if (fault == Fault::depends_on_threads && n > 0) y[0] = static_cast<T>(accumulate_t<T>(y[0]) * accumulate_t<T>(float(num_threads())));
     });
+    if (fault == Fault::writes_input) fill(k.in(0), 0);
     if (fault == Fault::allocates) contiguous_copy(k.in(0));
     if (fault == Fault::heap) std::vector<double>(5000).swap(heap_);
   }
+  static constexpr bool strided = fault == Fault::writes_input;  // otherwise the dispatcher hands it copies
   static Saves saves(Need need) {
     const Saves right = Saves().input(0, need(1)).input(1, need(0));
     if (fault == Fault::extra_save) return right.output(0);
@@ -53,6 +55,7 @@ struct Planted {
     Tensors out(2);
     if (s.needs(0)) out[0] = mul(s.grad(), s.input(1));
     if (s.needs(1)) out[1] = mul(s.grad(), s.input(0));
+    if (fault == Fault::scales_cotangent) fill(s.grad(), 2);
     if (fault == Fault::wrong_sign && out[1].defined()) out[1] = neg(out[1]);
     if (fault == Fault::assigns && s.needs(0) && s.target(0).defined()) {
       const Tensor target = s.target(0);
@@ -72,7 +75,8 @@ bool plant() {
   return (register_op(op_info<Planted<faults>>()) && ...);
 }
 [[maybe_unused]] const bool planted = plant<Fault::none, Fault::extra_save, Fault::missing_save, Fault::wrong_sign, Fault::allocates, Fault::heap, Fault::depends_on_threads,
-                                            Fault::writes_beyond, Fault::scratch_beyond, Fault::unwritten, Fault::wrong_shape, Fault::assigns>();
+                                            Fault::writes_beyond, Fault::scratch_beyond, Fault::unwritten, Fault::wrong_shape, Fault::assigns, Fault::writes_input,
+                                            Fault::scales_cotangent>();
 
 template <Fault fault>
 std::string caught_by(Check check) {
@@ -102,6 +106,8 @@ TEST(PlantedFaults, WritesBeyondItsScratch) {
   expect_text(caught_by<Fault::scratch_beyond>(check_memory), "past its end");
 }
 TEST(PlantedFaults, LeavesAnElementUnwritten) { expect_text(caught_by<Fault::unwritten>(check_memory), "nobody wrote"); }
+TEST(PlantedFaults, WritesToAnInput) { expect_text(caught_by<Fault::writes_input>(check_untouched), "wrote to an input"); }
+TEST(PlantedFaults, WritesToACotangent) { expect_text(caught_by<Fault::scales_cotangent>(check_untouched), "wrote to a cotangent"); }
 TEST(PlantedFaults, InfersAnotherShapeOnMeta) { expect_text(caught_by<Fault::wrong_shape>(check_shape_rule), "on meta"); }
 TEST(PlantedFaults, AssignsToAGradientThatIsThere) { expect_text(caught_by<Fault::assigns>(check_accumulation), "expected"); }
 

@@ -15,7 +15,7 @@ std::vector<std::string> names() {
 
 class Values : public testing::TestWithParam<std::string> {};
 TEST_P(Values, AgreeWithTheReference) { EXPECT_EQ(compare_with_reference(GetParam()), "") << GetParam(); }
-INSTANTIATE_TEST_SUITE_P(Registry, Values, testing::ValuesIn(names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, Values, testing::ValuesIn(names()), [](const auto& chosen) { return chosen.param; });
 
 TEST(References, AreAllOfRegisteredOps) {
   std::map<std::string, bool> registered;

@@ -121,6 +121,21 @@ Tensors laid_out(const Tensors& tensors, Layout layout) {
   return out;
 }
 
+Tensors spread(const Tensors& tensors) {
+  Tensors out;
+  for (const Tensor& t : tensors) {
+    const bool spreads = t.defined() && is_float(t.dtype()) && t.numel() > 0;
+    out.push_back(spreads ? contiguous_copy(t.view_as({1}, {1}, t.offset())).view_as(t.shape(), Strides(t.dims(), 0), 0) : t);
+  }
+  return out;
+}
+
+Tensors scalars(const Tensors& tensors) {
+  Tensors out;
+  for (const Tensor& t : tensors) out.push_back(t.defined() && t.numel() > 0 ? contiguous_copy(t.view_as({}, {}, t.offset())) : t);
+  return out;
+}
+
 Tensors converted(const Tensors& tensors, Dtype dtype) {
   Tensors out;
   for (const Tensor& t : tensors) {
@@ -178,6 +193,15 @@ std::optional<Tensors> enlarged(const OpInfo& op, const Sample& sample, int64_t 
     }
   }
   return {};
+}
+
+std::vector<Tensors> variants_of(const OpInfo& op, const Sample& sample, int64_t elements, std::optional<Layout> layout) {
+  std::vector<Tensors> variants;
+  variants.reserve(3);
+  variants.push_back(sample.inputs);
+  if (layout) variants.push_back(laid_out(sample.inputs, *layout));
+  if (auto large = enlarged(op, sample, elements)) variants.push_back(std::move(*large));
+  return variants;
 }
 
 namespace {

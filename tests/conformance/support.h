@@ -39,12 +39,19 @@ const char* layout_name(Layout layout);
 Tensor laid_out(const Tensor& t, Layout layout);
 Tensors laid_out(const Tensors& tensors, Layout layout);
 
+/// Each float tensor's first element in all places, as `expand` makes it: strides 0.
+Tensors spread(const Tensors& tensors);
+/// Each tensor's first element as a 0-d tensor; tensors of nothing as they are.
+Tensors scalars(const Tensors& tensors);
+
 /// Float tensors converted to `dtype`, the rest as they are.
 Tensors converted(const Tensors& tensors, Dtype dtype);
 /// Axes of size `from` become `to` long in all inputs, elements repeating.
 Tensors resized(const Tensors& tensors, int64_t from, int64_t to);
 /// The sample with one of its sizes raised, so that its largest tensor has at least `elements`. None when the op takes no such inputs.
 std::optional<Tensors> enlarged(const OpInfo& op, const Sample& sample, int64_t elements);
+/// The sample's inputs; the same under `layout`; and enlarged ones when there are some.
+std::vector<Tensors> variants_of(const OpInfo& op, const Sample& sample, int64_t elements, std::optional<Layout> layout = {});
 
 /// Empty, or where two tensors differ. NaN equals NaN whatever its bits.
 std::string bit_difference(const Tensor& a, const Tensor& b);

@@ -106,8 +106,6 @@ double silu_slope(double x) { return sigmoid_of(x) * (1 + x * (1 - sigmoid_of(x)
     {"abs_backward", slope(abs, sign)},
     {"square_backward", slope(square, [](double x) { return 2 * x; })},
     {"expm1_backward", slope(expm1, [](double x) { return std::exp(x); })},
-    {"exp_backward", slope(exp, [](double x) { return std::exp(x); })},
-    {"log_backward", slope(log, [](double x) { return 1 / x; }, 0.1, 4)},
     {"log1p_backward", slope(log1p, [](double x) { return 1 / (1 + x); }, -0.8, 4)},
     {"sqrt_backward", slope(sqrt, [](double x) { return 0.5 / std::sqrt(x); }, 0.1, 4)},
     {"rsqrt_backward", slope(rsqrt, [](double x) { return -0.5 * std::pow(x, -1.5); }, 0.1, 4)},

@@ -92,6 +92,14 @@ void contiguous_of(Comparison& c) {
   c.expect("value", contiguous(transpose(x)), to, 0);
 }
 
+void one_hot_of(Comparison& c) {
+  const Tensor ids = c.rng().integers({3, 4}, 0, 5);
+  const auto id = ids.to_vector<int64_t>();
+  Array to(Shape{3, 4, 5});
+  each_index(to.shape, [&](size_t i, const Shape& at) { to.values[i] = id[size_t(at[0] * 4 + at[1])] == at[2]; });
+  c.expect("value", one_hot(ids, 5), to, 0);
+}
+
 /// y[i] = Σ_{j ≤ i} x[j] along the middle axis.
 void prefix_sum_of(Comparison& c) {
   const Tensor x = c.rng().normal({2, 5, 3});
@@ -117,6 +125,7 @@ void prefix_sum_of(Comparison& c) {
     {"slice_backward", slice_backward_of},
     {"concat", concat_of},
     {"contiguous", contiguous_of},
+    {"one_hot", one_hot_of},
     {"prefix_sum", prefix_sum_of},
 });
 
