@@ -193,9 +193,9 @@ std::string check_saves(const OpInfo& op) {
   struct Observer {
     ~Observer() { Tape::observe_reads({}); }
   } const restore;
+  bool seen = false;
   for (const Sample& sample : samples_of(op)) {
     for (const uint32_t mask : need_masks(sample.inputs)) {
-      bool seen = false;
       std::string text;
       Tape::observe_reads([&](const OpInfo& which, Saves declared, Saves read) {
         if (&which != &op) return;
@@ -205,10 +205,9 @@ std::string check_saves(const OpInfo& op) {
       });
       run_backward(op, sample, sample.inputs, mask);
       if (!text.empty()) return text;
-      if (!seen) continue;  // no float output
     }
   }
-  return "";
+  return seen ? "" : "no sample runs the gradient rule";
 }
 
 std::string check_overwritten(const OpInfo& op) {

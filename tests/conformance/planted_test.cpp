@@ -11,14 +11,16 @@
 namespace spool::test {
 namespace {
 
-enum class Fault { none, extra_save, missing_save, wrong_sign, allocates, heap, depends_on_threads, writes_beyond, scratch_beyond, unwritten, wrong_shape, assigns, writes_input, scales_cotangent };
+enum class Fault { none, extra_save, missing_save, wrong_sign, allocates, heap, depends_on_threads, writes_beyond, scratch_beyond, unwritten, wrong_shape, assigns,
+                   writes_input, scales_cotangent, ignores_strides, not_repeatable };
 
 /// y = x·w elementwise.
 template <Fault fault>
 struct Planted {
   static constexpr const char* names[] = {"planted_sound", "planted_extra_save", "planted_missing_save", "planted_wrong_sign", "planted_allocates", "planted_heap",
                                           "planted_depends_on_threads", "planted_writes_beyond", "planted_scratch_beyond", "planted_unwritten", "planted_wrong_shape",
-                                          "planted_assigns", "planted_writes_input", "planted_scales_cotangent"};
+                                          "planted_assigns", "planted_writes_input", "planted_scales_cotangent", "planted_ignores_strides",
+                                          "planted_not_repeatable"};
   static constexpr const char* name = names[size_t(fault)];
   struct Attrs {};
   static Inferred infer(const Metas& in, const Attrs&) {
@@ -40,11 +42,12 @@ struct Planted {
       if (fault == Fault::scratch_beyond) k.scratch.data()[64] = std::byte(1);
       if (fault == Fault::depends_on_threads && n > 0) y[0] = static_cast<T>(accumulate_t<T>(y[0]) * accumulate_t<T>(float(num_threads())));
     });
+    if (fault == Fault::not_repeatable) fill(k.out(), ++calls_);
     if (fault == Fault::writes_input) fill(k.in(0), 0);
     if (fault == Fault::allocates) contiguous_copy(k.in(0));
     if (fault == Fault::heap) std::vector<double>(5000).swap(heap_);
   }
-  static constexpr bool strided = fault == Fault::writes_input;  // otherwise the dispatcher hands it copies
+  static constexpr bool strided = fault == Fault::writes_input || fault == Fault::ignores_strides;  // others are handed copies
   static Saves saves(Need need) {
     const Saves right = Saves().input(0, need(1)).input(1, need(0));
     if (fault == Fault::extra_save) return right.output(0);
@@ -68,6 +71,7 @@ struct Planted {
   static std::vector<Sample> samples(Rng& rng) { return {{"matrix", {rng.normal({3, 5}), rng.normal({3, 5})}, {}}, {"zero size", {rng.normal({0, 5}), rng.normal({0, 5})}, {}}}; }
   static std::vector<BadSample> bad() { return {{"shapes", {zeros({2}), zeros({3})}, {}, "[2] and [3] differ"}}; }
   static inline std::vector<double> heap_;
+  static inline int calls_ = 0;
 };
 
 template <Fault... faults>
@@ -76,7 +80,7 @@ bool plant() {
 }
 [[maybe_unused]] const bool planted = plant<Fault::none, Fault::extra_save, Fault::missing_save, Fault::wrong_sign, Fault::allocates, Fault::heap, Fault::depends_on_threads,
                                             Fault::writes_beyond, Fault::scratch_beyond, Fault::unwritten, Fault::wrong_shape, Fault::assigns, Fault::writes_input,
-                                            Fault::scales_cotangent>();
+                                            Fault::scales_cotangent, Fault::ignores_strides, Fault::not_repeatable>();
 
 template <Fault fault>
 std::string caught_by(Check check) {
@@ -108,6 +112,11 @@ TEST(PlantedFaults, WritesBeyondItsScratch) {
 TEST(PlantedFaults, LeavesAnElementUnwritten) { expect_text(caught_by<Fault::unwritten>(check_memory), "nobody wrote"); }
 TEST(PlantedFaults, WritesToAnInput) { expect_text(caught_by<Fault::writes_input>(check_untouched), "wrote to an input"); }
 TEST(PlantedFaults, WritesToACotangent) { expect_text(caught_by<Fault::scales_cotangent>(check_untouched), "wrote to a cotangent"); }
+TEST(PlantedFaults, IgnoresStrides) { expect_text(caught_by<Fault::ignores_strides>(check_layouts), "transposed inputs: output"); }
+TEST(PlantedFaults, GivesAnotherResultTheSecondTime) {
+  expect_text(caught_by<Fault::not_repeatable>(check_threads), "with 1 threads");
+  expect_text(caught_by<Fault::not_repeatable>(check_recompute), "output");
+}
 TEST(PlantedFaults, InfersAnotherShapeOnMeta) { expect_text(caught_by<Fault::wrong_shape>(check_shape_rule), "on meta"); }
 TEST(PlantedFaults, AssignsToAGradientThatIsThere) { expect_text(caught_by<Fault::assigns>(check_accumulation), "expected"); }
 
