@@ -99,11 +99,12 @@ void check_directory(const RunOptions& options) {
 
 }  // namespace
 
-Evaluation evaluate(const RunConfig& config, nn::Performer& model, const Dataset& data) {
+Evaluation evaluate(const RunConfig& config, nn::Performer& model, const Dataset& data, const std::function<bool(int64_t, int64_t)>& keep_going) {
   model.eval();
   Evaluation out;
   double total = 0;
   for (int64_t at = 0; at < data.validation_count(); at += config.data.batch) {
+    if (keep_going && !keep_going(at, data.validation_count())) break;
     const nn::TokenBatch batch = to_tensors(data.validation(at, config.data.batch));
     total += batch_loss(config, model, batch) * double(batch.scored);
     out.tokens += batch.scored;
@@ -150,8 +151,6 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   remove_temporaries(options.out);
   if (fs::exists(options.out / "checkpoints")) remove_temporaries(options.out / "checkpoints");
 
-  Progress progress(config.train.steps, 0, Progress::options_for(stderr));
-  if (!run.data.notice().empty()) progress.note(run.data.notice());
   run.plan = plan_run(config);
   run.model = make_model(config);
   run.optimizer = make_optimizer(config, *run.model);
@@ -159,6 +158,8 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   write_file_atomic(options.out / "config.toml", to_toml(fields_of(config)));
   MetricsFile metrics(options.out / "metrics.jsonl", options.resume ? std::optional(run.state.step) : std::nullopt);
   const int64_t first = run.state.step, steps = config.train.steps;
+  Progress progress(steps, first, Progress::options_for(stderr));
+  if (!run.data.notice().empty()) progress.note(run.data.notice());
   progress.note(fmt::format("{}: {} parameters, {}; a step needs {}", config.name, format_count(run.model->parameter_count()), run.data.note(), format_bytes(run.plan.step.peak)));
 
   const SignalWatch watch;
@@ -166,7 +167,11 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   double since = now(), interval_loss = 0, training_seconds = 0;
   int64_t interval_steps = 0, tokens = 0;
   const auto validate = [&](int64_t step) {
-    const Evaluation e = evaluate(config, *run.model, run.data);
+    const Evaluation e = evaluate(config, *run.model, run.data, [&](int64_t done, int64_t of) {
+      progress.update(step, fmt::format("validating, {} of {} sequences", format_count(done), format_count(of)));
+      return !caught_signal;
+    });
+    if (caught_signal) return;  // a part of the sequences is not comparable with all of them
     outcome.validation_loss = e.loss;
     if (!run.state.best || e.loss < *run.state.best) run.state.best = e.loss;
     metrics.write({{"step", step}, {"validation_loss", e.loss}, {"validation_bits_per_byte", bits_per_byte(e.loss)}, {"validation_tokens", e.tokens}});

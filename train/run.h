@@ -3,6 +3,7 @@
 #include <spool/nn/performer.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -34,7 +35,8 @@ struct Evaluation {
   int64_t tokens = 0;
   double loss = 0;
 };
-Evaluation evaluate(const RunConfig& config, nn::Performer& model, const Dataset& data);
+/// `keep_going(done, of)` is asked before each batch of sequences; on false the rest is left out.
+Evaluation evaluate(const RunConfig& config, nn::Performer& model, const Dataset& data, const std::function<bool(int64_t done, int64_t of)>& keep_going = {});
 /// The same over all of some bytes, cut into the configuration's sequences; the last one may be shorter.
 Evaluation evaluate_bytes(const RunConfig& config, nn::Performer& model, const CorpusPtr& corpus);
 
