@@ -65,6 +65,7 @@ void PerformerConfig::validate() const {
   positive("layers", layers);
   positive("heads", heads);
   positive("d_ff", d_ff);
+  positive("ngram", ngram);
   if (d_model % heads) fail<ConfigError>("heads: ", heads, " heads do not divide d_model = ", d_model);
   if (d_model % 4) fail<ConfigError>("d_model: must be a multiple of 4 (half is learned, a quarter each sines and cosines), got ", d_model);
   if (!(dropout >= 0 && dropout < 1)) fail<ConfigError>("dropout: must be in [0, 1), got ", dropout);
@@ -148,25 +149,38 @@ Performer::Performer(Slot at, const PerformerConfig& config)
     : Layer(at),
       config_(validated(config)),
       embed_(at("embed"), {.count = config.vocab, .dim = config.d_model / 2}),
+      preceding_(at("preceding"), config_.ngram - 1, Embedding::Config{.count = config.vocab, .dim = config.d_model / 2}),
       layers_(at("layers"), config.layers, config_),
       head_(at("head"), {.in = config.d_model, .out = config.vocab}) {}
 
-Tensor Performer::hidden(const Tensor& tokens, int64_t position, Carry& carry) const {
-  const Tensor& table = embed_.weight;
-  const int64_t batch = tokens.size(0), length = tokens.size(1), half = config_.d_model / 2;
-  const Tensor sinusoids = sinusoidal_positions(length, half, position, table.dtype(), table.device());
-  Tensor x = concat({embed_(tokens), expand(sinusoids, {batch, length, half})}, -1);
+Tensor Performer::window(const Tensor& tokens, int64_t begin, int64_t end) const {
+  const int64_t from = begin - (config_.ngram - 1);
+  const Tensor known = slice(tokens, 1, std::max<int64_t>(from, 0), end);
+  return from >= 0 ? known : concat({zeros({tokens.size(0), -from}, tokens.dtype(), tokens.device()), known}, 1);
+}
+
+Tensor Performer::embedded(const Tensor& window) const {
+  const int64_t before = config_.ngram - 1, length = window.size(1) - before;
+  Tensor sum = embed_(slice(window, 1, before, before + length));
+  for (int64_t back = 1; back <= before; ++back) sum = sum + preceding_[back - 1](slice(window, 1, before - back, before - back + length));
+  return sum;
+}
+
+Tensor Performer::hidden(const Tensor& window, int64_t position, Carry& carry) const {
+  const Tensor tokens = embedded(window);
+  const Tensor sinusoids = sinusoidal_positions(tokens.size(1), tokens.size(2), position, tokens.dtype(), tokens.device());
+  Tensor x = concat({tokens, expand(sinusoids, tokens.shape())}, -1);
   for (int64_t i = 0; i < layers_.size(); ++i) x = layers_[i](x, carry, int(i), position);
   return x;
 }
 
 Tensor Performer::forward(const Tensor& tokens, int64_t position) const {
   WholeSequence carry;
-  return head_(hidden(tokens, position, carry));
+  return head_(hidden(window(tokens, 0, tokens.size(1)), position, carry));
 }
 
 Tensor Performer::slice_loss(const TokenBatch& batch, int64_t begin, int64_t end, Carry& carry) const {
-  const Tensor logits = head_(hidden(slice(batch.tokens, 1, begin, end), begin, carry));
+  const Tensor logits = head_(hidden(window(batch.tokens, begin, end), begin, carry));
   Tensor targets = slice(batch.tokens, 1, begin + 1, end + 1);
   if (batch.mask.defined()) {
     const Shape shape = targets.shape();
@@ -207,6 +221,7 @@ Performer::Stream Performer::stream(int64_t batch, Dtype state_dtype) const {
   Stream out;
   const Shape shape{batch, config_.heads, config_.features(), config_.d_model / config_.heads + 1};
   for (int64_t i = 0; i < layers_.size(); ++i) out.states.push_back(zeros(shape, state_dtype, embed_.weight.value.device()));
+  out.recent = zeros({batch, config_.ngram - 1}, Dtype::u8, embed_.weight.value.device());
   return out;
 }
 
@@ -214,8 +229,10 @@ Tensor Performer::advance(Stream& stream, const Tensor& tokens) const {
   const With path(&Ambient::path, interned_path());
   const NoGrad quiet;
   StreamCarry carry(stream.states);
-  Tensor logits = head_(hidden(tokens, stream.position, carry));
+  const Tensor known = concat({cast(stream.recent, tokens.dtype()), tokens}, 1);
+  Tensor logits = head_(hidden(known, stream.position, carry));
   stream.position += tokens.size(1);
+  stream.recent = contiguous_copy(slice(known, 1, tokens.size(1), known.size(1)));
   return logits;
 }
 

@@ -21,6 +21,7 @@ struct PerformerConfig {
   int64_t d_ff = 1024;
   std::string feature = "sqr";  ///< g of the paper: sqr, relu, elu+1, abs, favor+ or favor+_n (n random blocks).
   NormPlacement norm = NormPlacement::branch;
+  int64_t ngram = 1;            ///< Tokens embedded at a position: it and the ngram − 1 before it, summed. The paper's models have 1.
   bool out_projection = false;  ///< A map W_O after the heads; the reference has none.
   double dropout = 0;
   double eps = 1e-16;           ///< Added to the denominator; see linear_attention.
@@ -40,6 +41,7 @@ struct PerformerConfig {
     v("d_ff", self.d_ff, "width of the feed-forward block");
     v("feature", self.feature, "feature map: sqr, relu, elu+1, abs, favor+ or favor+_n");
     v("norm", self.norm, "where a layer normalises: branch or pre");
+    v("ngram", self.ngram, "tokens embedded at a position: the token and those before it; the paper has 1");
     v("out_projection", self.out_projection, "a linear map after the heads");
     v("dropout", self.dropout, "probability of zeroing an activation");
     v("eps", self.eps, "added to the attention's denominator");
@@ -60,7 +62,7 @@ class Performer : public Layer<Performer> {
   Performer(Slot at, const PerformerConfig& config);
   const PerformerConfig& config() const { return config_; }
 
-  /// Logits [batch, length, vocab] for tokens [batch, length] that start at `position`, from zero state.
+  /// Logits [batch, length, vocab] for tokens [batch, length] that start at `position`, from zero state; nothing stands before them.
   Tensor forward(const Tensor& tokens, int64_t position = 0) const;
 
   /// Mean cross-entropy in nats over the scored targets, all positions on one tape. 0 when nothing is scored.
@@ -72,10 +74,12 @@ class Performer : public Layer<Performer> {
   /// (state i is layer i's): one term of Algorithm 1, for those who walk the slices themselves.
   Tensor slice_loss(const TokenBatch& batch, int64_t begin, int64_t end, Carry& carry) const;
 
-  /// States of a stream that is fed piece by piece: one [batch, heads, M, d + 1] a layer, and the position of the next token.
+  /// A stream that is fed piece by piece: a state [batch, heads, M, d + 1] for each layer, the position of the next token, and the
+  /// ngram − 1 tokens before it.
   struct Stream {
     Tensors states;
     int64_t position = 0;
+    Tensor recent;
   };
   Stream stream(int64_t batch, Dtype state_dtype = Dtype::f32) const;
   /// Logits of the next tokens [batch, n] of the stream, n ≥ 1; advances it. One token costs the same at any position.
@@ -107,10 +111,15 @@ class Performer : public Layer<Performer> {
     Tensor feed_forward(const Tensor& x) const;
   };
 
-  Tensor hidden(const Tensor& tokens, int64_t position, Carry& carry) const;
+  /// Columns [begin, end) of tokens and the ngram − 1 before them; token 0 where the sequence has none.
+  Tensor window(const Tensor& tokens, int64_t begin, int64_t end) const;
+  /// Sum of the embeddings of each position's tokens, those of a window.
+  Tensor embedded(const Tensor& window) const;
+  Tensor hidden(const Tensor& window, int64_t position, Carry& carry) const;
 
   const PerformerConfig config_;
   Embedding embed_;
+  List<Embedding> preceding_;  // one token back, two back, …
   List<Block> layers_;
   Linear head_;
 };

@@ -16,6 +16,8 @@
 namespace spool::train {
 
 enum class Task { text, copy };
+/// The order of training text: as it stands, as in the paper, or a fresh random order of sequences each epoch.
+enum class Order { sequential, shuffled };
 /// How gradients are made. `automatic` is chunked if a chunk is given, else full; `finetune` is full for the first half of the steps and
 /// chunked after.
 enum class Mode { automatic, full, chunked, finetune };
@@ -23,6 +25,7 @@ enum class OptimizerName { sgd, adam, adamw };
 enum class ScheduleName { constant, step, cosine };
 
 template <> struct EnumNames<Task> { static constexpr std::array<std::string_view, 2> names{"text", "copy"}; };
+template <> struct EnumNames<Order> { static constexpr std::array<std::string_view, 2> names{"sequential", "shuffled"}; };
 template <> struct EnumNames<Mode> { static constexpr std::array<std::string_view, 4> names{"auto", "full", "chunked", "finetune"}; };
 template <> struct EnumNames<OptimizerName> { static constexpr std::array<std::string_view, 3> names{"sgd", "adam", "adamw"}; };
 template <> struct EnumNames<ScheduleName> { static constexpr std::array<std::string_view, 3> names{"constant", "step", "cosine"}; };
@@ -40,12 +43,14 @@ struct DataConfig {
   std::string path;    ///< Empty: the usual places, else the project's own text (see dataset.h).
   int64_t seq = 512;   ///< L: tokens a sequence; L − 1 of them are targets.
   int64_t batch = 1;
+  Order order = Order::sequential;
 
   template <class Self, class V> static void visit_fields(Self& self, V&& v) {
     v("task", self.task, "task: text, or the synthetic copying task, which needs no data");
     v("path", self.path, "data path: a file, .gz, .zip or directory of text; empty for data/enwik8");
     v("seq", self.seq, "sequence length: bytes a sequence", at_least(2));
     v("batch", self.batch, "batch size: sequences a step", at_least(1));
+    v("order", self.order, "order of training text: sequential, or shuffled anew each epoch");
   }
 };
 

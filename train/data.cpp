@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 #include <spool/tensor/error.h>
-#include <spool/tensor/random.h>
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "train/format.h"
 
@@ -37,7 +38,34 @@ Windows::Windows(CorpusPtr corpus, Part part, int64_t window, std::string_view w
 void Windows::read(int64_t index, std::span<uint8_t> out) const {
   if (int64_t(out.size()) != window_ || index < 0)
     fail<IndexError>("windows: asked for ", out.size(), " bytes of window ", index, ", but windows have ", window_, " bytes");
-  corpus_->read(part_.begin + index % count() * window_, out);
+  read_at(index % count() * window_, out);
+}
+
+void Windows::read_at(int64_t offset, std::span<uint8_t> out) const { corpus_->read(part_.begin + offset, out); }
+
+int64_t permuted(int64_t index, int64_t count, RandomKey key) {
+  const int half = (std::bit_width(uint64_t(std::max<int64_t>(count - 1, 1))) + 1) / 2;
+  const uint64_t mask = (uint64_t(1) << half) - 1;
+  uint64_t at = uint64_t(index);
+  do {
+    uint64_t left = at >> half, right = at & mask;
+    for (uint32_t round = 0; round < 4; ++round) {
+      const uint64_t mixed = philox4x32({uint32_t(right), uint32_t(right >> 32), round, 0}, key.words())[0];
+      left = std::exchange(right, (left ^ mixed) & mask);
+    }
+    at = left << half | right;
+  } while (at >= uint64_t(count));
+  return int64_t(at);
+}
+
+ShuffledWindows::ShuffledWindows(CorpusPtr corpus, Part part, int64_t window, RandomKey key, std::string_view what)
+    : windows_(std::move(corpus), part, window, what), key_(key) {}
+
+void ShuffledWindows::read(int64_t index, std::span<uint8_t> out) const {
+  const RandomKey epoch = key_.fold(uint64_t(index / count()));
+  const int64_t room = windows_.size() - count() * window() + 1;  // the grid's possible starts
+  const int64_t offset = Generator(epoch.fold("offset")).integer(0, std::min(window(), room));
+  windows_.read_at(offset + permuted(index % count(), count(), epoch) * window(), out);
 }
 
 std::vector<int64_t> fixed_windows(int64_t count, int64_t wanted) {

@@ -1,6 +1,9 @@
 #pragma once
 // Bytes to learn from: where they come from, how they are split, and how they are cut into sequences. A token is a byte, the vocabulary 256;
 // nothing is decoded and no line ending is translated. Errors are IoErrors in one line, with the path and the sizes.
+#include <spool/tensor/random.h>
+
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -80,11 +83,32 @@ class Windows {
   int64_t window() const { return window_; }
   /// Window index mod count: what step `index` of training sees.
   void read(int64_t index, std::span<uint8_t> out) const;
+  int64_t size() const { return part_.size(); }
+  /// One window's bytes from any place in the part.
+  void read_at(int64_t offset, std::span<uint8_t> out) const;
 
  private:
   CorpusPtr corpus_;
   Part part_;
   int64_t window_;
+};
+
+/// Where index goes in a random order of 0 … count−1, without a table: a small Feistel network over Philox, walked until it stays within
+/// count. Bijective for each key.
+int64_t permuted(int64_t index, int64_t count, RandomKey key);
+
+/// A part in a fresh random order each epoch: windows of equal size without overlap, begun at a random offset, each once an epoch.
+class ShuffledWindows {
+ public:
+  ShuffledWindows(CorpusPtr corpus, Part part, int64_t window, RandomKey key, std::string_view what);
+  int64_t count() const { return std::max<int64_t>(1, (windows_.size() - (windows_.window() - 1)) / windows_.window()); }
+  int64_t window() const { return windows_.window(); }
+  /// The window drawn as number `index`, counted over all epochs.
+  void read(int64_t index, std::span<uint8_t> out) const;
+
+ private:
+  Windows windows_;
+  RandomKey key_;
 };
 
 /// `wanted` of `count` windows, evenly spread, the same every time; all of them if wanted is 0 or more than there are.

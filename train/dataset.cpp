@@ -30,6 +30,7 @@ Dataset Dataset::open(const DataConfig& data, uint64_t seed, int64_t eval_window
   set.name_ = set.corpus_->name();
   set.note_ = set.corpus_->note();
   set.train_windows_.emplace(set.corpus_, set.corpus_->split().train, data.batch * data.seq, "training");
+  set.shuffled_windows_.emplace(set.corpus_, set.corpus_->split().train, data.seq, RandomKey(seed).fold("data.order"), "training");
   set.validation_windows_.emplace(set.corpus_, set.corpus_->split().validation, data.seq, "validation");
   set.validation_ = fixed_windows(set.validation_windows_->count(), eval_windows);
   return set;
@@ -47,7 +48,9 @@ Batch Dataset::empty_batch(int64_t rows) const {
 
 Batch Dataset::train(int64_t step) const {
   Batch out = empty_batch(config_.batch);
-  if (config_.task == Task::text) {
+  if (config_.task == Task::text && config_.order == Order::shuffled) {
+    for (int64_t row = 0; row < out.rows; ++row) shuffled_windows_->read(step * out.rows + row, out.row(row));
+  } else if (config_.task == Task::text) {
     train_windows_->read(step, out.tokens);
   } else {
     for (int64_t row = 0; row < out.rows; ++row) copy_sequence(seed_, "train", step, row, out.row(row));

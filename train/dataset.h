@@ -28,7 +28,8 @@ class Dataset {
   /// the working directory. Fails if the training part is shorter than one batch or the validation part shorter than one sequence.
   static Dataset open(const DataConfig& data, uint64_t seed, int64_t eval_windows, const std::filesystem::path& source_dir);
 
-  /// Batch of step n: text in order, `batch` neighbouring sequences at a time, from the start again after the last; or fresh copying sequences.
+  /// Batch of step n: text in order, `batch` neighbouring sequences at a time, from the start again after the last; or shuffled; or fresh
+  /// copying sequences.
   Batch train(int64_t step) const;
 
   /// Validation sequences: a fixed set, evenly spread over the part.
@@ -49,6 +50,7 @@ class Dataset {
   uint64_t seed_ = 0;
   CorpusPtr corpus_;
   std::optional<Windows> train_windows_, validation_windows_;
+  std::optional<ShuffledWindows> shuffled_windows_;
   std::vector<int64_t> validation_;  // windows of the set
   std::string name_, note_, notice_;
 };

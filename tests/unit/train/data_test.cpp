@@ -50,6 +50,56 @@ TEST(Split, Enwik8) {
   EXPECT_FALSE(is_enwik8("a/enwik9", 1000000000));
 }
 
+TEST(Permuted, IsABijectionForEverySizeAndKey) {
+  for (const int64_t count : {1, 2, 3, 16, 17, 100, 4097}) {
+    for (const uint64_t seed : {1, 2}) {
+      std::set<int64_t> seen;
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = permuted(i, count, RandomKey(seed));
+        ASSERT_GE(at, 0);
+        ASSERT_LT(at, count);
+        seen.insert(at);
+      }
+      EXPECT_EQ(int64_t(seen.size()), count);
+    }
+  }
+  int64_t fixed = 0, kept = 0;
+  for (int64_t i = 0; i + 1 < 4096; ++i) {
+    fixed += permuted(i, 4096, RandomKey(3)) == i;
+    kept += permuted(i + 1, 4096, RandomKey(3)) == permuted(i, 4096, RandomKey(3)) + 1;
+  }
+  EXPECT_LT(fixed, 10) << "a random order of 4,096 has one fixed point on average";
+  EXPECT_LT(kept, 10);
+}
+
+TEST(ShuffledWindows, EveryEpochSeesEveryWindowOnceInAnOrderOfItsOwn) {
+  std::vector<uint8_t> bytes(5000);
+  Generator random(9);
+  for (uint8_t& byte : bytes) byte = uint8_t(random.next());  // so that ten bytes say where they are from
+  const CorpusPtr corpus = memory_corpus("memory", std::move(bytes));
+  const Part part{100, 4165};
+  const ShuffledWindows windows(corpus, part, 10, RandomKey(4), "training");
+  EXPECT_EQ(windows.count(), (4065 - 9) / 10);
+  std::vector<std::vector<int64_t>> orders;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> order;
+    std::vector<uint8_t> out(10);
+    for (int64_t i = 0; i < windows.count(); ++i) {
+      windows.read(epoch * windows.count() + i, out);
+      for (int64_t at = part.begin; at + 10 <= part.end; ++at)
+        if (bytes_of(corpus, at, 10) == out) order.push_back(at);
+    }
+    ASSERT_EQ(int64_t(order.size()), windows.count()) << "each is a window of the part";
+    std::set<int64_t> phases;
+    for (const int64_t at : order) phases.insert((at - part.begin) % 10);
+    EXPECT_EQ(phases.size(), 1u) << "one grid an epoch";
+    EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), order.size()) << "no window twice";
+    orders.push_back(std::move(order));
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_NE(orders[1], orders[2]);
+}
+
 TEST(Windows, InOrderAndAround) {
   const CorpusPtr corpus = counting(1000);
   const Windows windows(corpus, {100, 165}, 10, "training");
