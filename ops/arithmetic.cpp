@@ -39,7 +39,10 @@ struct Mul {
   }
   static Saves saves(Need need) { return Saves().input(0, need(1)).input(1, need(0)); }
   static Tensors vjp(Saved& s) {
-    return {s.needs(0) ? mul(s.grad(), s.input(1)) : Tensor(), s.needs(1) ? mul(s.grad(), s.input(0)) : Tensor()};
+    Tensors out(2);
+    if (s.needs(0)) out[0] = mul(s.grad(), s.input(1));
+    if (s.needs(1)) out[1] = mul(s.grad(), s.input(0));
+    return out;
   }
 };
 struct Div {
@@ -53,7 +56,9 @@ struct Div {
   static Saves saves(Need need) { return Saves().input(1).output(0, need(1)); }
   static Tensors vjp(Saved& s) {
     const Tensor ga = div(s.grad(), s.input(1));
-    return {ga, s.needs(1) ? neg(mul(ga, s.output())) : Tensor()};
+    Tensor gb;
+    if (s.needs(1)) gb = neg(mul(ga, s.output()));
+    return {ga, gb};
   }
 };
 struct Pow {
@@ -101,7 +106,12 @@ struct LargerShare {
     const auto flat = [&](int i) {
       return s.needs(i) ? zeros_view(s.in_meta(i).shape, s.in_meta(i).dtype, s.in_meta(i).device) : Tensor();
     };
-    return {s.needs(0) ? apply<LargerShare>({s.grad(), s.input(1), s.input(2)}) : Tensor(), flat(1), flat(2)};
+    Tensor share;
+    if (s.needs(0)) {
+      const Tensor &a = s.input(1), &b = s.input(2);
+      share = apply<LargerShare>({s.grad(), a, b});
+    }
+    return {share, flat(1), flat(2)};
   }
   static Cost cost(const Metas& in, const Attrs&) { return detail::pointwise_cost(in, 2); }
   static std::vector<Sample> samples(Rng& rng) {

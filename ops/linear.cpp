@@ -131,7 +131,12 @@ struct Linear {
   }
   static Saves saves(Need need, const Attrs& attrs) { return Saves().input(0, need(1)).input(1, need(0)).residual(0, attrs.activation != Activation::none); }
   static Tensors vjp(Saved& s, const Attrs& attrs) {
-    const Tensor dz = matrix(attrs.activation == Activation::none ? s.grad() : apply<ActivationBackward>({s.grad(), s.residual(0)}, {attrs.activation}));
+    Tensor dz = s.grad();
+    if (attrs.activation != Activation::none) {
+      const Tensor& before = s.residual(0);
+      dz = apply<ActivationBackward>({dz, before}, {attrs.activation});
+    }
+    dz = matrix(dz);
     Tensors out(3);
     if (s.needs(1)) {
       const Tensor target = s.target(1), x = matrix(s.input(0));

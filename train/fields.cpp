@@ -93,7 +93,7 @@ template <class T> Value wrap(const T& member) {
     return member ? Value{*member} : Value{};
   } else if constexpr (IsVector<T>::value) {
     std::vector<Value> list;
-    for (const auto& element : member) list.push_back({element});
+    for (const auto& element : member) list.emplace_back().data = element;
     return {std::move(list)};
   } else {
     return {member};

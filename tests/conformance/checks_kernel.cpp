@@ -52,8 +52,13 @@ struct Threads {
 std::string check_memory(const OpInfo& op) {
   for (const Sample& sample : samples_of(op)) {
     const uint32_t mask = differentiable(op) ? float_inputs(sample.inputs) : 0;
-    for (const Tensors& inputs : variants_of(op, sample, 60'000, Layout::stepped)) {
-      const auto guarded = std::make_shared<GuardedAllocator>();
+    const auto guarded = std::make_shared<GuardedAllocator>();  // from the first call on: finding the variants runs the op
+    std::vector<Tensors> variants;
+    {
+      const With allocator(&Ambient::allocator, guarded);
+      variants = variants_of(op, sample, 60'000, Layout::stepped);
+    }
+    for (const Tensors& inputs : variants) {
       Gradients result;
       {
         const With allocator(&Ambient::allocator, guarded);

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 namespace spool::test {
@@ -34,16 +34,19 @@ INSTANTIATE_TEST_SUITE_P(Registry, Conformance, testing::ValuesIn(ops_under_test
 /// function with a `derivative`, its fused backward pass.
 int64_t definitions_in(const std::string& text) {
   int64_t count = 0;
-  const std::regex macro("\nREGISTER_OP\\((\\w+)\\);"), list("register_(unary|each)<([\\w\\s,]+)>\\(\\)"), derivative("static T derivative\\(");
-  const auto each = [&](const std::regex& pattern, auto&& f) {
-    for (auto it = std::sregex_iterator(text.begin(), text.end(), pattern); it != std::sregex_iterator(); ++it) f(*it);
+  const auto each = [&](const std::string& word, auto&& f) {  // f(what follows it)
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) f(at + word.size());
   };
-  each(macro, [&](const std::smatch&) { ++count; });
-  each(derivative, [&](const std::smatch&) { ++count; });
-  each(list, [&](const std::smatch& match) {
-    const std::string names = match[2];
-    count += std::count(names.begin(), names.end(), ',') + (match[1] == "unary" ? 1 : 0);  // the first name of `each` is the template
-  });
+  const auto one = [&](size_t) { ++count; };
+  const auto commas = [&](size_t from) {
+    const auto first = text.begin() + int64_t(from);
+    count += std::count(first, std::find(first, text.end(), '>'), ',');
+  };
+  each("\nREGISTER_OP(", one);
+  each("static T derivative(", one);
+  each("register_each<", commas);  // the first name is the template
+  each("register_unary<", commas);
+  each("register_unary<", one);
   return count;
 }
 
