@@ -1,11 +1,13 @@
 #pragma once
-// Threads. Work is cut into blocks by its size alone, never by the number of threads, so results do not depend on how many run.
+// Threads. Work is cut into blocks by its size alone, never by the number of threads, so results do not depend on how many run. The threads
+// are our own: they sleep soon when there is nothing to do, and share blocks out one by one, so that a machine that others use too costs a
+// step what they take and no more (OpenMP's fixed shares and long spinning made such steps seven times slower).
 #include <cstdint>
 #include <type_traits>
 
 namespace spool {
 
-int num_threads();             ///< Threads that parallel work uses (default: OpenMP's).
+int num_threads();             ///< Threads that parallel work uses. Default: OMP_NUM_THREADS, else the cores that this process may use.
 void set_num_threads(int n);   ///< n ≥ 1; throws Error otherwise.
 
 /// Below this many element operations a parallel region costs more than it gains.

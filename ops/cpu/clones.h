@@ -1,7 +1,7 @@
 #pragma once
 // One binary, several instruction sets. A loop in a function marked SPOOL_CLONES is compiled for baseline x86-64, for AVX2 + FMA
 // (x86-64-v3) and for AVX-512 (x86-64-v4); the loader picks one when the program starts. Mark the function that holds the loop, and make
-// what it calls SPOOL_INLINE, so that it is compiled into each clone. The parallel region of OpenMP inside a marked function is cloned too.
+// what it calls SPOOL_INLINE, so that it is compiled into each clone.
 // FMA exists in the v3 and v4 clones only: results may differ in the last bit from a machine without it.
 //
 // The thread sanitizer cannot run the loader's choice, and clang rejects clones of templates: there the macro is empty.
