@@ -3,8 +3,10 @@
 #include <spool/autograd/tape.h>
 #include <spool/optim/adam.h>
 #include <spool/optim/clip.h>
+#include <spool/optim/schedule.h>
 #include <spool/optim/sgd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -27,14 +29,16 @@ std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, const nn::Per
 
 double learning_rate(const RunConfig& config, int64_t step) {
   const OptimConfig& o = config.optim;
-  if (step < o.warmup) return o.lr * double(step + 1) / double(o.warmup);
-  switch (o.schedule) {
-    case ScheduleName::constant: return o.lr;
-    case ScheduleName::step: return step < o.step_at ? o.lr : o.lr * o.step_factor;
-    case ScheduleName::cosine: break;
-  }
-  const double span = double(std::max<int64_t>(1, config.train.steps - o.warmup)), done = std::min(1.0, double(step - o.warmup) / span);
-  return o.min_lr + 0.5 * (o.lr - o.min_lr) * (1 + std::cos(3.14159265358979323846 * done));
+  const auto schedule = [&] {
+    switch (o.schedule) {
+      case ScheduleName::step: return Schedule::step({.lr = o.lr, .factor = o.step_factor, .after = o.step_at, .warmup = o.warmup});
+      case ScheduleName::cosine:  // a run that ends within its warm-up has no descent
+        return Schedule::cosine({.lr = o.lr, .warmup = o.warmup, .steps = std::max(config.train.steps, o.warmup + 1), .min_lr = o.min_lr});
+      case ScheduleName::constant: break;
+    }
+    return Schedule::constant(o.lr, o.warmup);
+  };
+  return schedule()(step);
 }
 
 nn::TokenBatch to_tensors(Batch batch) {

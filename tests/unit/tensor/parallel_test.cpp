@@ -12,9 +12,9 @@ namespace {
 
 constexpr int64_t heavy = parallel_threshold;  // work that makes any two blocks a parallel region
 
-class Parallel : public testing::Test {
+class ThreadPool : public testing::Test {
  protected:
-  ~Parallel() override { set_num_threads(before_); }
+  ~ThreadPool() override { set_num_threads(before_); }
 
  private:
   int before_ = num_threads();
@@ -27,7 +27,7 @@ std::vector<int> counts(int64_t blocks, int64_t work = heavy) {
   return {seen.begin(), seen.end()};
 }
 
-TEST_F(Parallel, EveryBlockRunsOnceForAnyNumberOfThreads) {
+TEST_F(ThreadPool, EveryBlockRunsOnceForAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3, 8, 1, 2}) {
     set_num_threads(threads);
     EXPECT_EQ(num_threads(), threads);
@@ -36,7 +36,7 @@ TEST_F(Parallel, EveryBlockRunsOnceForAnyNumberOfThreads) {
   }
 }
 
-TEST_F(Parallel, HelpersDoTakePart) {
+TEST_F(ThreadPool, HelpersDoTakePart) {
   set_num_threads(2);
   std::atomic<int> here{0};  // both blocks are under way at once, or this never ends
   parallel_blocks(2, heavy, [&](int64_t) {
@@ -46,7 +46,7 @@ TEST_F(Parallel, HelpersDoTakePart) {
   EXPECT_EQ(here.load(), 2);
 }
 
-TEST_F(Parallel, ARegionInsideARegionRunsOnItsThread) {
+TEST_F(ThreadPool, ARegionInsideARegionRunsOnItsThread) {
   set_num_threads(3);
   std::atomic<int64_t> total{0};
   parallel_blocks(6, heavy, [&](int64_t) {
@@ -59,7 +59,7 @@ TEST_F(Parallel, ARegionInsideARegionRunsOnItsThread) {
   EXPECT_EQ(total.load(), 60);
 }
 
-TEST_F(Parallel, SeveralCallersAtOnce) {
+TEST_F(ThreadPool, SeveralCallersAtOnce) {
   set_num_threads(3);
   std::vector<std::thread> callers;
   std::atomic<int> wrong{0};
@@ -71,13 +71,13 @@ TEST_F(Parallel, SeveralCallersAtOnce) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
-TEST_F(Parallel, LittleWorkStaysOnTheCallingThread) {
+TEST_F(ThreadPool, LittleWorkStaysOnTheCallingThread) {
   set_num_threads(4);
   const auto caller = std::this_thread::get_id();
   parallel_blocks(10, parallel_threshold / 10 - 1, [&](int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); });
 }
 
-TEST_F(Parallel, NeedsAThread) { EXPECT_THROW(set_num_threads(0), Error); }
+TEST_F(ThreadPool, NeedsAThread) { EXPECT_THROW(set_num_threads(0), Error); }
 
 }  // namespace
 }  // namespace spool::test
