@@ -5,7 +5,7 @@
 //
 // Every use of it (outputs, and the gradients of q, k and v) is this loop with other roles. R is walked in tiles of columns that stay in
 // L1; a few tokens are taken through a tile at a time, so that an element of R is loaded and stored once for all of them. The sums of an
-// element run over tokens, and those of an output over rows, one by one: bits depend neither on tiles nor on where a sequence is cut.
+// element run over tokens, and those of an output over rows, one by one: bits depend neither on tiles nor on how the tokens are cut into blocks.
 #include <spool/ops/cpu/clones.h>
 
 #include <cstdint>
