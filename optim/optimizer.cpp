@@ -111,14 +111,17 @@ Optimizer::State Optimizer::allocate(size_t index) const {
   return state;
 }
 
+void Optimizer::prepare() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].second.requires_grad() && !states_[i].allocated) states_[i] = allocate(i);
+  }
+}
+
 void Optimizer::step() {
   const Phase phase("optimizer step");
   const std::vector<size_t> present = check_gradients();
   const With op(&Ambient::op, op_);
-  // All state first: running out of memory must not leave a step half done.
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].second.requires_grad() && !states_[i].allocated) states_[i] = allocate(i);
-  }
+  prepare();  // all state first: running out of memory must not leave a step half done
   for (const size_t i : present) {
     const Tensor& p = parameters_[i].second;
     State& state = states_[i];

@@ -39,6 +39,9 @@ class Optimizer {
   void step();
   /// Sets the learning rate, then steps.
   void step(double learning_rate);
+  /// Makes the state of all parameters that require a gradient now, not within the first step: then the first step takes no more memory
+  /// than any other.
+  void prepare();
   /// Drops all gradients, so that the next backward moves its first contribution in instead of adding.
   void zero_grad();
 

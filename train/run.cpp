@@ -73,14 +73,12 @@ struct Training {
 
   std::shared_ptr<Arena>& arena_for(int64_t step) { return config.train.chunked_at(step) ? arena_chunked : arena_full; }
 
-  /// The very first step makes the optimizer's state, so it runs on the system's heap; the others run in the arena of their plan. The batch
-  /// itself is part of the plan.
+  /// Runs in the arena of its plan. The batch itself is part of the plan.
   StepResult step(int64_t index, bool record) {
     const auto body = [&] {
       const nn::TokenBatch batch = to_tensors(data.train(index));
       return train_step(config, *model, *optimizer, batch, index);
     };
-    if (optimizer->step_count() == 0) return body();
     std::shared_ptr<Arena>& arena = arena_for(index);
     if (!arena) arena = std::make_shared<Arena>(plan_step(config, config.train.chunked_at(index)).step);
     const ArenaStep inside(arena);
@@ -154,6 +152,7 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   run.plan = plan_run(config);
   run.model = make_model(config);
   run.optimizer = make_optimizer(config, *run.model);
+  run.optimizer->prepare();
   if (options.resume) run.state = load_checkpoint(*newest_checkpoint(options.out), *run.model, *run.optimizer);
   write_file_atomic(options.out / "config.toml", to_toml(fields_of(config)));
   MetricsFile metrics(options.out / "metrics.jsonl", options.resume ? std::optional(run.state.step) : std::nullopt);

@@ -91,11 +91,11 @@ StepPlan plan_step(const RunConfig& config, bool chunked) {
   StepPlan out;
   const auto model = make_model(planned, meta());
   const auto optimizer = make_optimizer(planned, *model);
-  train_step(planned, *model, *optimizer, meta_batch(planned), 0);  // makes the optimizer's state
+  optimizer->prepare();
   out.history = ledger->take_events();
   out.step = record_plan(ledger, [&] {
     const nn::TokenBatch batch = meta_batch(planned);
-    train_step(planned, *model, *optimizer, batch, 1);
+    train_step(planned, *model, *optimizer, batch, 0);
   });
   out.history.insert(out.history.end(), out.step.events.begin(), out.step.events.end());
   return out;

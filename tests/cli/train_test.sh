@@ -14,6 +14,9 @@ for key in '"schema": "spool.train/1"' '"steps": 20' '"bits_per_byte"' '"planned
 done
 planned=$(grep -oP '"planned": \K[0-9]+' whole.json) measured=$(grep -oP '"measured": \K[0-9]+' whole.json)
 [ "$planned" = "$measured" ] || fail "planned $planned bytes, measured $measured"
+"$SPOOL" train enwik8-small "${tiny[@]}" --steps 1 --chunk 50 --out one --json >one.json 2>one.err || fail "one step: $(cat one.err)"
+planned=$(grep -oP '"planned": \K[0-9]+' one.json) measured=$(grep -oP '"measured": \K[0-9]+' one.json)
+[ "$planned" = "$measured" ] || fail "the first step is like any other: planned $planned bytes, measured $measured"
 for file in config.toml metrics.jsonl report.txt report.json report.html checkpoints/step-20/model.safetensors checkpoints/step-20/optimizer.safetensors checkpoints/step-20/state.json; do
   [ -s "whole/$file" ] || fail "the run lacks $file"
 done

@@ -216,6 +216,21 @@ TEST(Optimizer, PostsItsStateAndNothingElseAlsoOnMeta) {
   EXPECT_EQ(lists[0], lists[1]);
 }
 
+TEST(Optimizer, PreparedTheFirstStepTakesNoMemory) {
+  auto ledger = std::make_shared<Ledger>();
+  const With on(&Ambient::ledger, ledger);
+  const Tensor a = parameter({1, 2, 3}), frozen = parameter({4});
+  frozen.requires_grad(false);
+  Adam adam({{"a", a}, {"frozen", frozen}});
+  adam.prepare();
+  EXPECT_EQ(ledger->live_by_category()[Category::optimizer], 3 * 2 * 8) << "two f64 moments, none for the frozen one";
+  give(a, {1, 1, 1});
+  ledger->recording(true);
+  adam.prepare();
+  adam.step(1e-3);
+  EXPECT_TRUE(bytes_events(ledger->events()).empty());
+}
+
 TEST(Optimizer, AStepBumpsTheVersionAndNamesTheWriter) {
   const Tensor w = parameter({1});
   const uint64_t before = w.storage()->version;
