@@ -32,7 +32,7 @@ std::string normalised(std::string_view word) {
 size_t miss_distance(std::string_view written, std::string_view known) {
   const std::string a = normalised(written), b = normalised(known);
   const size_t distance = edit_distance(a, b), shorter = std::min(a.size(), b.size());
-  if (distance > 1 && shorter >= 3 && (a.starts_with(b) || b.starts_with(a))) return 1;
+  if (distance > 2 && shorter >= 3 && (a.starts_with(b) || b.starts_with(a))) return 2;
   return distance <= std::max<size_t>(1, std::max(a.size(), b.size()) / 3) && distance < shorter ? distance : std::string_view::npos;
 }
 

@@ -38,7 +38,7 @@ refused 2 "steps" --data text --steps -3
 refused 2 "steps" --data text --steps 0
 refused 2 "optim.lr" --data text --set optim.lr=nan
 "$SPOOL" train enwik8-smal >/dev/null 2>stderr
-[ $? -eq 2 ] && grep -q "enwik8-small" stderr || { echo "the nearest preset is not named" >&2; cat stderr >&2; failures=$((failures + 1)); }
+[ $? -eq 2 ] && grep -q "did you mean 'enwik8-small'" stderr || { echo "the nearest preset is not named" >&2; cat stderr >&2; failures=$((failures + 1)); }
 "$SPOOL" train enwik8-small --no-such-option >/dev/null 2>&1
 [ $? -eq 2 ] || { echo "an unknown option must exit 2" >&2; failures=$((failures + 1)); }
 
