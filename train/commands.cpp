@@ -71,7 +71,12 @@ RunConfig ConfigOptions::resolve() const {
 }
 
 int run(const TrainCommand& command) {
-  const RunConfig config = command.config.resolve();
+  ConfigOptions options = command.config;
+  if (command.resume && options.preset.empty() && options.config.empty() && !command.out.empty()) {
+    options.config = command.out / "config.toml";
+    if (!std::filesystem::exists(options.config)) fail<ConfigError>("--resume: ", command.out.string(), " holds no run to go on with");
+  }
+  const RunConfig config = options.resolve();
   const std::filesystem::path out = command.out.empty() ? std::filesystem::path("runs") / config.name : command.out;
   const RunOutcome r = run_training(config, {out, command.source_dir, command.resume});
   if (command.json) {

@@ -154,6 +154,9 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   run.optimizer = make_optimizer(config, *run.model);
   run.optimizer->prepare();
   if (options.resume) run.state = load_checkpoint(*newest_checkpoint(options.out), *run.model, *run.optimizer);
+  if (options.resume && run.state.step >= config.train.steps)
+    fail<ConfigError>(fmt::format("--steps: the run in {} has made its {} steps; say how many there shall be, --steps {} for as many again", options.out.string(),
+                                  format_count(config.train.steps), 2 * config.train.steps));
   write_file_atomic(options.out / "config.toml", to_toml(fields_of(config)));
   MetricsFile metrics(options.out / "metrics.jsonl", options.resume ? std::optional(run.state.step) : std::nullopt);
   const int64_t first = run.state.step, steps = config.train.steps;
@@ -165,11 +168,13 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   RunOutcome outcome{.steps = first, .loss = nan, .validation_loss = nan};
   double since = now(), interval_loss = 0, training_seconds = 0;
   int64_t interval_steps = 0, tokens = 0;
+  std::string last_text;
   const auto validate = [&](int64_t step) {
     const Evaluation e = evaluate(config, *run.model, run.data, [&](int64_t done, int64_t of) {
       progress.update(step, fmt::format("validating, {} of {} sequences", format_count(done), format_count(of)));
       return !caught_signal;
     });
+    progress.update(step, last_text);
     if (caught_signal) return;  // a part of the sequences is not comparable with all of them
     outcome.validation_loss = e.loss;
     if (!run.state.best || e.loss < *run.state.best) run.state.best = e.loss;
@@ -201,8 +206,9 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
       interval_loss = 0;
       interval_steps = 0;
     }
-    progress.update(done, fmt::format("loss {:.3f} ({:.2f} bits per byte), {}", std::isnan(outcome.loss) ? result.loss : outcome.loss,
-                                      bits_per_byte(std::isnan(outcome.loss) ? result.loss : outcome.loss), format_rate(double(tokens), training_seconds, "bytes")));
+    const double shown = std::isnan(outcome.loss) ? result.loss : outcome.loss;
+    last_text = fmt::format("loss {:.3f} ({:.2f} bits per byte), {}", shown, bits_per_byte(shown), format_rate(double(tokens), training_seconds, "bytes"));
+    progress.update(done, last_text);
     if (!last && config.train.eval_every && done % config.train.eval_every == 0) validate(done);
     if (!last && config.train.save_every && done % config.train.save_every == 0) {
       run.state.seconds += now() - since;

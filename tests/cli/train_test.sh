@@ -31,6 +31,11 @@ cmp whole/checkpoints/step-20/model.safetensors halves/checkpoints/step-20/model
 "$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --out whole 2>again.err && fail "a second run into the same directory must be refused"
 grep -q -- "--resume" again.err || fail "no hint at --resume: $(cat again.err)"
 
+"$SPOOL" train --resume --out whole 2>done.err && fail "a run that has made its steps has nothing to go on with"
+grep -q -- "--steps 40" done.err || fail "no hint at --steps: $(cat done.err)"
+"$SPOOL" train --resume --out whole --steps 24 2>more.err || fail "going on without naming the preset: $(cat more.err)"
+[ -s whole/checkpoints/step-24/model.safetensors ] || fail "no checkpoint at step 24"
+
 "$SPOOL" eval whole --data text --json | grep -q '"schema": "spool.eval/1"' || fail "eval"
 "$SPOOL" generate whole --prompt 12 --tokens 30 --seed 1 >a
 "$SPOOL" generate whole --prompt 12 --tokens 30 --seed 1 >b
