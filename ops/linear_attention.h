@@ -6,8 +6,9 @@
 //   [num_l, den_l] = g(q_l)ᵀ·R_l                 out_l = num_l / (den_l + eps)
 //
 // The state is handed in and out, and both ends have gradients, so a sequence can be run in slices. A slice's state is the given one
-// plus the sum over the slice, rounded once, so that subtracting the same sum gives the given state back. Memory is O(M·d) beside inputs and outputs; no tensor over L × M × d exists, forward or backward, and nothing is ever
-// subtracted inside a slice (backward sweeps once forwards and once in reverse).
+// plus the sum over the slice, rounded once, so that subtracting the same sum gives the given state back. Memory is O(M·d) beside inputs
+// and outputs; no tensor over L × M × d exists, forward or backward, and nothing is ever subtracted inside a slice (backward sweeps once
+// forwards and once in reverse).
 #include <spool/tensor/tensor.h>
 
 #include <cstdint>
