@@ -107,15 +107,16 @@ class Module {
   std::vector<std::pair<std::string, Tensor>> parameters_, buffers_;
 };
 
-/// Base of user modules: calling the module runs `forward` with its path in force, so that events and errors name it.
-template <class Derived>
-class Layer : public Module {
+/// Base of user modules: calling the module runs `forward` with its path in force, so that events and errors name it. `Base` is Module or
+/// an interface made from it, such as LanguageModel.
+template <class Derived, class Base = Module>
+class Layer : public Base {
  public:
   using Slot = nn::Slot;
-  explicit Layer(Slot& at) : Module(at) {}
+  explicit Layer(Slot& at) : Base(at) {}
   template <class... Args>
   decltype(auto) operator()(Args&&... args) const {
-    const With path(&Ambient::path, interned_path());
+    const With path(&Ambient::path, this->interned_path());
     return static_cast<const Derived*>(this)->forward(std::forward<Args>(args)...);
   }
 };

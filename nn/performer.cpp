@@ -6,7 +6,6 @@
 #include <spool/ops/favor.h>
 #include <spool/ops/positions.h>
 #include <spool/ops/shape.h>
-#include <spool/ops/where.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
@@ -15,8 +14,6 @@
 
 namespace spool::nn {
 namespace {
-
-constexpr int64_t ignored = -100;
 
 /// Blocks n of favor+_n, 1 for favor+, nothing for an elementwise map.
 std::optional<int64_t> favor_blocks(const std::string& feature) {
@@ -72,11 +69,6 @@ void PerformerConfig::validate() const {
   if (!(eps >= 0 && eps < 1)) fail<ConfigError>("eps: must be in [0, 1), got ", eps);
   if (!elementwise_feature(feature) && favor_blocks(feature).value_or(0) < 1)
     fail<ConfigError>("feature: unknown map \"", feature, "\"; use sqr, relu, elu+1, abs, favor+ or favor+_n");
-}
-
-TokenBatch token_batch(Tensor tokens) {
-  const int64_t scored = tokens.size(0) * std::max<int64_t>(tokens.size(1) - 1, 0);
-  return {std::move(tokens), {}, scored};
 }
 
 // Attention
@@ -181,12 +173,7 @@ Tensor Performer::forward(const Tensor& tokens, int64_t position) const {
 
 Tensor Performer::slice_loss(const TokenBatch& batch, int64_t begin, int64_t end, Carry& carry) const {
   const Tensor logits = head_(hidden(window(batch.tokens, begin, end), begin, carry));
-  Tensor targets = slice(batch.tokens, 1, begin + 1, end + 1);
-  if (batch.mask.defined()) {
-    const Shape shape = targets.shape();
-    targets = where(slice(batch.mask, 1, begin + 1, end + 1), cast(targets, Dtype::i32), expand(full({}, ignored, Dtype::i32, targets.device()), shape));
-  }
-  return cross_entropy(logits, targets, {.reduction = Reduction::sum, .ignore_index = ignored});
+  return cross_entropy(logits, targets_of(batch, begin, end), {.reduction = Reduction::sum, .ignore_index = ignored_target});
 }
 
 namespace {
@@ -216,6 +203,14 @@ Tensor Performer::chunked_loss(const TokenBatch& batch, int64_t chunk, StatePoli
   const ScanResult result = scan("slices", body, initial, positions_of(batch), {.chunk = chunk, .state = policy, .residue = residue});
   return normalised(result.sums[0], batch.scored);
 }
+
+Tensor Performer::training_loss(const TokenBatch& batch, const LossOptions& options) const {
+  if (options.recompute != Recompute::none) fail<ConfigError>("recompute: a Performer recomputes slices; set chunk instead");
+  if (options.loss_chunk || options.feed_forward_chunk) fail<ConfigError>("loss_chunk, feed_forward_chunk: a Performer runs everything in slices; set chunk instead");
+  return options.chunk ? chunked_loss(batch, *options.chunk, options.state) : loss(batch);
+}
+
+std::unique_ptr<DecodeState> Performer::begin(int64_t batch, int64_t) const { return std::make_unique<Stream>(stream(batch)); }
 
 Performer::Stream Performer::stream(int64_t batch, Dtype state_dtype) const {
   Stream out;

@@ -2,6 +2,7 @@
 // The Performer of "Sub-Linear Memory: How to Make Performers SLiM" (Likhosherstov et al., NeurIPS 2021), as its reference code builds it:
 // a causal language model whose attention is linear, so that a sequence can be run slice by slice with a state of fixed size.
 #include <spool/autograd/scan.h>
+#include <spool/nn/language_model.h>
 #include <spool/nn/layers.h>
 #include <spool/ops/linear_attention.h>
 
@@ -48,16 +49,7 @@ struct PerformerConfig {
   }
 };
 
-/// Token sequences to be learned from. The model reads tokens[:, :-1] and is asked for tokens[:, 1:].
-struct TokenBatch {
-  Tensor tokens;       ///< u8, i32 or i64 [batch, L].
-  Tensor mask;         ///< bool [batch, L] or undefined: whether a token counts as a target. Column 0 never does.
-  int64_t scored = 0;  ///< Targets that count, over the whole batch: the loss is divided by it.
-};
-/// A batch without a mask: every token but the first counts.
-TokenBatch token_batch(Tensor tokens);
-
-class Performer : public Layer<Performer> {
+class Performer : public Layer<Performer, LanguageModel> {
  public:
   Performer(Slot at, const PerformerConfig& config);
   const PerformerConfig& config() const { return config_; }
@@ -76,14 +68,19 @@ class Performer : public Layer<Performer> {
 
   /// A stream that is fed piece by piece: a state [batch, heads, M, d + 1] for each layer, the position of the next token, and the
   /// ngram − 1 tokens before it.
-  struct Stream {
+  struct Stream : DecodeState {
     Tensors states;
-    int64_t position = 0;
     Tensor recent;
   };
   Stream stream(int64_t batch, Dtype state_dtype = Dtype::f32) const;
   /// Logits of the next tokens [batch, n] of the stream, n ≥ 1; advances it. One token costs the same at any position.
   Tensor advance(Stream& stream, const Tensor& tokens) const;
+
+  int64_t vocab_size() const override { return config_.vocab; }
+  bool sliced() const override { return true; }
+  Tensor training_loss(const TokenBatch& batch, const LossOptions& options) const override;
+  std::unique_ptr<DecodeState> begin(int64_t batch, int64_t capacity) const override;  ///< The size of the state does not depend on `capacity`.
+  Tensor decode(DecodeState& state, const Tensor& tokens) const override { return advance(dynamic_cast<Stream&>(state), tokens); }
 
   /// Draws the random features of favor+ anew (a no-op for the other maps).
   void redraw_features(RandomKey key);
