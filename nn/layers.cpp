@@ -26,6 +26,10 @@ Tensor LayerNorm::forward(const Tensor& x) const { return layer_norm(x, weight, 
 
 RmsNorm::RmsNorm(Slot at, Config c) : Layer(at), config(c), weight{at("weight"), {c.dim}, Init::constant(1)} {}
 Tensor RmsNorm::forward(const Tensor& x) const { return rms_norm(x, weight, config.eps); }
+AddedNorm RmsNorm::added(const Tensor& x, const Tensor& delta) const {
+  const With path(&Ambient::path, interned_path());
+  return add_rms_norm(x, delta, weight, config.eps);
+}
 
 Tensor blockwise(const Tensor& x, int64_t chunk, const std::function<Tensor(const Tensor&)>& f) {
   if (chunk < 0) fail<ConfigError>("blockwise: chunk must be 0 or above, got ", chunk);

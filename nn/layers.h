@@ -2,6 +2,7 @@
 // The plain layers: Linear, Embedding, LayerNorm, RmsNorm, Dropout; and blockwise evaluation.
 #include <spool/nn/module.h>
 #include <spool/ops/linear.h>
+#include <spool/ops/norm.h>
 
 #include <functional>
 #include <optional>
@@ -54,6 +55,7 @@ struct RmsNorm : Layer<RmsNorm> {
   Config config;
   Parameter weight;
   Tensor forward(const Tensor& x) const;
+  AddedNorm added(const Tensor& x, const Tensor& delta) const;  ///< x + delta and its norm, in one pass.
 };
 
 /// f(x) for an f that works on each position of x [batch, length, …] alone, `chunk` positions at a time and recomputed in backward, so that

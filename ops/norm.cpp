@@ -42,6 +42,8 @@ SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int
   const C rstd = C(1) / std::sqrt(fold(lane) / static_cast<C>(n) + eps);
   if (weight && bias) {
     for (i = 0; i < n; ++i) y[i] = static_cast<T>((static_cast<C>(x[i]) - mean) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i]));
+  } else if (!centred && weight) {  // rounded before the weight, as LLaMA's reference codes do; nothing for f32
+    for (i = 0; i < n; ++i) y[i] = static_cast<T>(static_cast<C>(static_cast<T>(static_cast<C>(x[i]) * rstd)) * static_cast<C>(weight[i]));
   } else {
     for (i = 0; i < n; ++i) {
       const C scaled = (static_cast<C>(x[i]) - mean) * rstd * (weight ? static_cast<C>(weight[i]) : C(1));
@@ -53,9 +55,9 @@ SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int
 }
 
 /// One row of backward: dx, and the row's part of dweight and dbias. With h = (x − mean)·rstd and g = dy·weight:
-/// dx = rstd·(g − mean(g) − h·mean(g·h)), the middle term only when centred.
+/// dx = rstd·(g − mean(g) − h·mean(g·h)), the middle term only when centred, plus what else flows into x.
 template <class T, class C>
-SPOOL_CLONES void norm_backward_row(const T* dy, const T* x, const T* weight, C mean, C rstd, T* dx, C* dweight, C* dbias, int64_t n, bool centred) {
+SPOOL_CLONES void norm_backward_row(const T* dy, const T* x, const T* weight, C mean, C rstd, const T* extra, T* dx, C* dweight, C* dbias, int64_t n, bool centred) {
   if (dweight) {
     for (int64_t i = 0; i < n; ++i) {
       dweight[i] += static_cast<C>(dy[i]) * ((static_cast<C>(x[i]) - mean) * rstd);
@@ -79,7 +81,8 @@ SPOOL_CLONES void norm_backward_row(const T* dy, const T* x, const T* weight, C 
   const C a = fold(along) / static_cast<C>(n), b = centred ? fold(total) / static_cast<C>(n) : C(0);
   for (i = 0; i < n; ++i) {
     const C g = static_cast<C>(dy[i]) * (weight ? static_cast<C>(weight[i]) : C(1));
-    dx[i] = static_cast<T>(rstd * (g - b - (static_cast<C>(x[i]) - mean) * rstd * a));
+    const C value = rstd * (g - b - (static_cast<C>(x[i]) - mean) * rstd * a);
+    dx[i] = static_cast<T>(extra ? value + static_cast<C>(extra[i]) : value);
   }
 }
 
@@ -105,7 +108,7 @@ struct BackwardAttrs {
   bool wants_dx = true, wants_parameters = true;
 };
 
-/// inputs: dy, x, weight?, mean, rstd. outputs: dx (empty when not wanted), dweight, dbias (empty when not wanted).
+/// inputs: dy, x, weight?, mean, rstd, extra? (added to dx). outputs: dx (empty when not wanted), dweight, dbias (empty when not wanted).
 struct NormBackward {
   static constexpr auto name = "norm_backward";
   static constexpr auto no_gradient = "it is the fused first derivative of layer_norm and rms_norm";
@@ -123,6 +126,7 @@ struct NormBackward {
     check(name, {in[1], in[2]});
     check_statistics("mean", in[3], in[1], !attrs.centred);
     check_statistics("scale", in[4], in[1], false);
+    if (in.size() > 5 && in[5].defined && in[5] != in[1]) fail<ShapeError>(name, ": what is added must be ", in[1], ", got ", in[5]);
     Meta dx = in[1], dp{Shape{in[1].shape.back()}, in[1].dtype, in[1].device};
     if (!attrs.wants_dx) dx.shape = {0};
     if (!attrs.wants_parameters) dp.shape = {0};
@@ -132,21 +136,23 @@ struct NormBackward {
     const int64_t n = in[1].shape.back(), rows = numel(in[1].shape) / n;
     return attrs.wants_parameters ? 2 * n * ((rows + row_block - 1) / row_block) * int64_t(dtype_size(statistics_type(in[1].dtype))) : 0;
   }
-  static void cpu(const Kernel& k, const Attrs& attrs) { run(k.in(0), k.in(1), k.in(2), k.in(3), k.in(4), k.out(0), k.out(1), k.out(2), k.scratch, attrs, false); }
-  static void run(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+  static void cpu(const Kernel& k, const Attrs& attrs) { run(k.in(0), k.in(1), k.in(2), k.in(3), k.in(4), k.has(5) ? k.in(5) : Tensor(), k.out(0), k.out(1), k.out(2), k.scratch, attrs, false); }
+  static void run(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& extra, const Tensor& dx, const Tensor& dweight,
+                  const Tensor& dbias,
                   std::span<std::byte> scratch, const Attrs& attrs, bool accumulate) {
     visit_float(name, x.dtype(), [&]<class T>() {
       using C = compute_t<T>;
       const int64_t n = x.shape().back(), rows = x.numel() / n, blocks = (rows + row_block - 1) / row_block;
       const T *pdy = static_cast<const T*>(dy.raw()), *px = static_cast<const T*>(x.raw()), *pw = weight.defined() ? static_cast<const T*>(weight.raw()) : nullptr;
       const C *pm = mean.defined() ? static_cast<const C*>(mean.raw()) : nullptr, *pr = static_cast<const C*>(rstd.raw());
+      const T* more = extra.defined() ? static_cast<const T*>(extra.raw()) : nullptr;
       T* pdx = attrs.wants_dx ? static_cast<T*>(dx.raw()) : nullptr;
       C* parts = attrs.wants_parameters && blocks ? reinterpret_cast<C*>(scratch.data()) : nullptr;
       parallel_blocks(blocks, 8 * row_block * n, [&](int64_t block) {
         C *dw = parts ? parts + 2 * n * block : nullptr, *db = parts ? dw + n : nullptr;
         if (parts) std::fill_n(dw, 2 * n, C(0));
         for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r)
-          norm_backward_row<T, C>(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], pdx ? pdx + r * n : nullptr, dw, db, n, attrs.centred);
+          norm_backward_row<T, C>(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], more ? more + r * n : nullptr, pdx ? pdx + r * n : nullptr, dw, db, n, attrs.centred);
       });
       if (!attrs.wants_parameters) return;
       const auto gather = [&](const Tensor& to, int64_t shift) {
@@ -168,6 +174,7 @@ struct NormBackward {
   static std::vector<Sample> samples(Rng& rng) {
     return {{"layer norm", {rng.normal({70, 9}), rng.normal({70, 9}), rng.normal({9}), rng.normal({70, 1}), rng.uniform({70, 1}, 0.5, 2)}, attrs_ptr(Attrs{}), false, true},
             {"rms norm", {rng.normal({3, 20}), rng.normal({3, 20}), rng.normal({20}), {}, rng.uniform({3, 1}, 0.5, 2)}, attrs_ptr(Attrs{.centred = false}), false, true},
+            {"something added", {rng.normal({3, 20}), rng.normal({3, 20}), rng.normal({20}), {}, rng.uniform({3, 1}, 0.5, 2), rng.normal({3, 20})}, attrs_ptr(Attrs{.centred = false}), false, true},
             {"dx only", {rng.normal({2, 5}), rng.normal({2, 5}), {}, rng.normal({2, 1}), rng.uniform({2, 1}, 0.5, 2)}, attrs_ptr(Attrs{.wants_parameters = false}), false, true},
             {"no rows", {rng.normal({0, 5}), rng.normal({0, 5}), rng.normal({5}), rng.normal({0, 1}), rng.normal({0, 1})}, attrs_ptr(Attrs{}), false, true}};
   }
@@ -232,7 +239,7 @@ struct Norm {
       }
       if (tw.defined()) bump_version(tw);
       if (tb.defined()) bump_version(tb);
-      if (!x.device().meta) NormBackward::run(dy, x, weight, mean, rstd, out[0], tw, tb, std::span(scratch->data, size_t(scratch->bytes)), attrs, true);
+      if (!x.device().meta) NormBackward::run(dy, x, weight, mean, rstd, {}, out[0], tw, tb, std::span(scratch->data, size_t(scratch->bytes)), attrs, true);
       out[1] = tw;
       if (centred) out[2] = tb;
       return out;
@@ -267,6 +274,58 @@ struct Norm {
     return {{"weight", wrong, {}, "weight [4] does not fit x [2, 3]"}, {"empty", nothing, {}, "nothing to normalise in [2, 0]"}};
   }
 };
+/// inputs: x, delta, weight. outputs: sum = x + delta, y = rms_norm(sum). residual: rstd.
+struct AddRmsNorm {
+  static constexpr auto name = "add_rms_norm";
+  static constexpr auto no_second_order = "its backward is one fused pass";
+  using Attrs = NormAttrs;
+  static Inferred infer(const Metas& in, const Attrs&) {
+    if (in[0].shape != in[1].shape) fail<ShapeError>(name, ": shapes ", in[0].shape, " and ", in[1].shape, " differ");
+    same_float(name, in);
+    check(name, {in[0], in[2]});
+    return {{in[0], in[0]}, {Meta{row_shape(in[0].shape), statistics_type(in[0].dtype), in[0].device}}};
+  }
+  static void cpu(const Kernel& k, const Attrs& attrs) {
+    visit_float(name, k.in(0).dtype(), [&]<class T>() {
+      using C = compute_t<T>;
+      const int64_t n = k.in(0).shape().back(), rows = k.in(0).numel() / n;
+      const T *x = static_cast<const T*>(k.in(0).raw()), *delta = static_cast<const T*>(k.in(1).raw()), *w = static_cast<const T*>(k.in(2).raw());
+      T *sum = static_cast<T*>(k.out(0).raw()), *y = static_cast<T*>(k.out(1).raw());
+      C* rstd = k.wants(0) ? static_cast<C*>(k.residual(0).raw()) : nullptr;
+      parallel_range(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          C m, s;
+          add_row<T>(x + r * n, delta + r * n, sum + r * n, n);
+          norm_row<T, C>(sum + r * n, w, nullptr, y + r * n, n, static_cast<C>(attrs.eps), false, &m, &s);
+          if (rstd) rstd[r] = s;
+        }
+      });
+    });
+  }
+  template <class T>
+  SPOOL_CLONES static void add_row(const T* a, const T* b, T* sum, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<T>(static_cast<compute_t<T>>(a[i]) + static_cast<compute_t<T>>(b[i]));
+  }
+  static Saves saves(Need need) { return Saves().input(2, need(0) || need(1)).output(0).residual(0); }
+  static Tensors vjp(Saved& s, const Attrs&) {
+    const bool wants_dx = s.needs(0) || s.needs(1);
+    const Tensor dy = as_contiguous(s.grad(1)), sum = as_contiguous(s.output(0)), weight = wants_dx ? s.input(2) : Tensor();
+    const Tensor extra = s.has_grad(0) && wants_dx ? as_contiguous(s.grad(0)) : Tensor();
+    Tensors all = apply_all<NormBackward>({dy, sum, weight, {}, s.residual(0), extra}, {.centred = false, .wants_dx = wants_dx, .wants_parameters = s.needs(2)});
+    return {s.needs(0) ? all[0] : Tensor(), s.needs(1) ? all[0] : Tensor(), s.needs(2) ? all[1] : Tensor()};
+  }
+  static Cost cost(const Metas& in, const Attrs&) { return {9.0 * double(numel(in[0].shape)), 4.0 * double(in[0].nbytes())}; }
+  static std::vector<Sample> samples(Rng& rng) {
+    return {{"rows", {rng.normal({2, 3, 17}), rng.normal({2, 3, 17}), rng.normal({17})}, {}},
+            {"large eps", {rng.normal({3, 33}), rng.normal({3, 33}), rng.normal({33})}, attrs_ptr(Attrs{0.5})},
+            {"no rows", {rng.normal({0, 5}), rng.normal({0, 5}), rng.normal({5})}, {}}};
+  }
+  static std::vector<BadSample> bad() {
+    return {{"shapes", {zeros({2, 3}), zeros({3}), zeros({3})}, {}, "add_rms_norm: shapes [2, 3] and [3] differ"}, {"weight", {zeros({2, 3}), zeros({2, 3}), zeros({4})}, {}, "weight [4] does not fit x [2, 3]"}};
+  }
+};
+REGISTER_OP(AddRmsNorm);
+
 using LayerNorm = Norm<true>;
 REGISTER_OP(LayerNorm);
 using RmsNorm = Norm<false>;
@@ -275,6 +334,10 @@ REGISTER_OP(RmsNorm);
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) { return apply<LayerNorm>({x, weight, bias}, {eps}); }
+AddedNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps) {
+  Tensors r = apply_all<AddRmsNorm>({x, delta, weight}, {eps});
+  return {std::move(r[0]), std::move(r[1])};
+}
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) { return apply<RmsNorm>({x, weight}, {eps}); }
 
 }  // namespace spool

@@ -7,5 +7,13 @@ namespace spool {
 /// each row, mean and 1/√(var + eps). Gradients of weight and bias that are gathered already are added to in place.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
 /// y = x/√(mean(x²) + eps)·weight, eps inside the root. weight [dim] or undefined. Keeps x, weight and 1/√(mean(x²) + eps) of each row.
+/// In 16-bit types x/√… is rounded before it is multiplied by weight, as LLaMA's reference codes do.
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-5);
+
+struct AddedNorm {
+  Tensor sum;  ///< x + delta, the residual stream.
+  Tensor y;    ///< rms_norm(sum, weight, eps).
+};
+/// Residual addition and norm in one pass, forward and backward. x and delta of one shape. Keeps sum, weight and 1/√… of each row.
+AddedNorm add_rms_norm(const Tensor& x, const Tensor& delta, const Tensor& weight, double eps = 1e-5);
 }  // namespace spool

@@ -41,7 +41,8 @@ Tensor rotary_angles(int64_t count, int64_t start, const RotaryOptions& options,
 /// The same for positions [count] (i32 or i64) in any order, as shards of a sequence have them.
 Tensor rotary_angles(const Tensor& positions, const RotaryOptions& options, Dtype dtype = Dtype::f32, int64_t length = 0);
 
-/// x [batch, length, heads, d] turned by `angles` [length, d] of its positions. Keeps the angles. ShapeError names both shapes.
+/// x [batch, length, heads, d] turned by `angles` [length, d] of its positions. Keeps the angles (and x, where they want a
+/// gradient). ShapeError names both shapes.
 Tensor rotary(const Tensor& x, const Tensor& angles, RotaryPairs pairs);
 
 }  // namespace spool
