@@ -44,6 +44,17 @@ struct DecodeState {
   int64_t position = 0;  ///< Tokens fed: the position of the next one.
 };
 
+/// The state of a model with softmax attention: keys and values of the tokens so far, for every layer [batch, capacity, key heads, head_dim].
+struct KeyValueCache : DecodeState {
+  Tensors keys, values;
+  int64_t capacity = 0;
+  KeyValueCache(int64_t layers, const Meta& layer);
+  /// Writes k and v [batch, n, key heads, head_dim] of a layer's next n tokens and makes them views of all up to and with these.
+  void append(int64_t layer, Tensor& k, Tensor& v) const;
+  /// Throws ShapeError when n more tokens do not fit.
+  void check_room(std::string_view model, int64_t n) const;
+};
+
 class LanguageModel : public Module {
  public:
   using Module::Module;

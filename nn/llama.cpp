@@ -6,7 +6,6 @@
 #include <spool/ops/scalar.h>
 #include <spool/ops/shape.h>
 #include <spool/ops/swiglu.h>
-#include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
 #include <algorithm>
@@ -100,12 +99,7 @@ Tensor LlamaForCausalLM::Attention::forward(const Tensor& x, const Tensor& angle
   AttentionOptions options{.causal = true, .window = config.sliding_window};
   if (cache) {
     options.q_offset = cache->position;
-    const auto append = [&](const Tensor& all, const Tensor& now) {
-      copy(narrow(all, 1, cache->position, length), now);
-      return narrow(all, 1, 0, cache->position + length);
-    };
-    k = append(cache->keys[size_t(layer)], k);
-    v = append(cache->values[size_t(layer)], v);
+    cache->append(layer, k, v);
   }
   return o_proj(reshape(attention(q, k, v, options), {batch, length, config.num_attention_heads * dim}));
 }
@@ -181,23 +175,15 @@ Tensor LlamaForCausalLM::training_loss(const TokenBatch& batch, const LossOption
 }
 
 std::unique_ptr<DecodeState> LlamaForCausalLM::begin(int64_t batch, int64_t capacity) const {
-  auto cache = std::make_unique<KeyValueCache>();
   const Tensor& table = model.embed_tokens.weight;
-  const Meta meta{Shape{batch, capacity, config_.key_value_heads(), config_.head_size()}, table.dtype(), table.device()};
-  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
-    cache->keys.push_back(empty(meta));
-    cache->values.push_back(empty(meta));
-  }
-  cache->capacity = capacity;
-  return cache;
+  return std::make_unique<KeyValueCache>(config_.num_hidden_layers, Meta{Shape{batch, capacity, config_.key_value_heads(), config_.head_size()}, table.dtype(), table.device()});
 }
 
 Tensor LlamaForCausalLM::decode(DecodeState& state, const Tensor& tokens) const {
   const With path(&Ambient::path, interned_path());
   const NoGrad quiet;
   auto& cache = dynamic_cast<KeyValueCache&>(state);
-  if (cache.position + tokens.size(1) > cache.capacity)
-    fail<ShapeError>("llama: ", tokens.size(1), " more tokens do not fit the cache of ", cache.capacity, ", which holds ", cache.position);
+  cache.check_room("llama", tokens.size(1));
   Tensor logits = linear(model(tokens, LossOptions(), &cache), head());
   cache.position += tokens.size(1);
   return logits;

@@ -71,12 +71,6 @@ struct LlamaConfig {
   }
 };
 
-/// Keys and values of the tokens so far, for every layer: [batch, capacity, key heads, head_dim].
-struct KeyValueCache : DecodeState {
-  Tensors keys, values;
-  int64_t capacity = 0;
-};
-
 class LlamaForCausalLM : public Layer<LlamaForCausalLM, LanguageModel> {
  public:
   LlamaForCausalLM(Slot at, const LlamaConfig& config);
