@@ -26,7 +26,9 @@ Extent extent_of(const std::string& name, const Tensor& t) {
   return {first + uintptr_t(low * size), first + uintptr_t((high + 1) * size), &name};
 }
 
-void check(const std::string& path, const NamedTensors& tensors) {
+}  // namespace
+
+void detail::check_saveable(const std::string& path, const NamedTensors& tensors) {
   std::vector<Extent> extents;
   std::vector<std::string_view> names;
   for (const auto& [name, tensor] : tensors) {
@@ -52,10 +54,8 @@ void check(const std::string& path, const NamedTensors& tensors) {
   }
 }
 
-}  // namespace
-
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const SafetensorsMetadata& metadata) {
-  check(path, tensors);
+  detail::check_saveable(path, tensors);
   std::vector<const NamedTensors::value_type*> order;
   for (const auto& item : tensors) order.push_back(&item);
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {

@@ -1,13 +1,10 @@
 #include "train/files.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <spool/tensor/error.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
@@ -19,16 +16,10 @@ namespace spool::train {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view marker = ".tmp-";
+using spool::detail::sync_path;
+using spool::detail::temporary_name;
+constexpr std::string_view marker = spool::detail::temporary_marker;
 
-fs::path temporary_name(const fs::path& target) {
-  static std::atomic<int> counter{0};
-  fs::path name = target;
-  return name += fmt::format("{}{}-{}", marker, ::getpid(), counter++);
-}
-
-// "dir/" has no file name: what is renamed must have one.
-fs::path without_slash(fs::path path) { return path.has_filename() ? path : path.parent_path(); }
 fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 class Descriptor {
@@ -62,44 +53,10 @@ class Descriptor {
   int fd_;
 };
 
-void sync_path(const fs::path& path, int flags) {
-  Descriptor descriptor(path, flags, "open");
-  descriptor.sync();
-}
-
-void sync_tree(const fs::path& directory) {
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.is_symlink()) continue;
-    if (entry.is_directory()) sync_tree(entry.path());
-    else if (entry.is_regular_file()) sync_path(entry.path(), O_RDONLY);
-  }
-  sync_path(directory, O_RDONLY | O_DIRECTORY);
-}
-
-// One system call where the file system can swap two names, else two renames.
-void replace_directory(const fs::path& from, const fs::path& target) {
-  if (::rename(from.c_str(), target.c_str()) == 0) return;
-  if (errno != ENOTEMPTY && errno != EEXIST) fail_io("rename to", target, errno);
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    std::error_code ignored;
-    fs::remove_all(from, ignored);
-    return;
-  }
-  const fs::path old = temporary_name(target);
-  if (::rename(target.c_str(), old.c_str()) != 0) fail_io("replace", target, errno);
-  if (::rename(from.c_str(), target.c_str()) != 0) {
-    const int error_number = errno;
-    ::rename(old.c_str(), target.c_str());
-    fail_io("rename to", target, error_number);
-  }
-  std::error_code ignored;
-  fs::remove_all(old, ignored);
-}
-
 }  // namespace
 
 void fail_io(std::string_view action, const fs::path& path, int error_number) {
-  fail<IoError>(fmt::format("cannot {} {}: {}", action, path.string(), std::generic_category().message(error_number)));
+  spool::detail::fail_system(action, path, error_number);
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {
@@ -118,7 +75,7 @@ void write_file_atomic(const fs::path& path, std::string_view bytes) {
     ::unlink(temporary.c_str());
     throw;
   }
-  sync_path(parent_of(path), O_RDONLY | O_DIRECTORY);
+  sync_path(parent_of(path));
 }
 
 std::string read_file(const fs::path& path) {
@@ -136,28 +93,6 @@ void make_directories(const fs::path& path) {
   fs::create_directories(path, error);
   if (!error && !fs::is_directory(path, error)) fail_io("create directory", path, ENOTDIR);
   if (error) fail_io("create directory", path, error.value());
-}
-
-StagedDirectory::StagedDirectory(fs::path target) : target_(without_slash(std::move(target))), path_(temporary_name(target_)) {
-  make_directories(parent_of(target_));
-  if (::mkdir(path_.c_str(), 0777) != 0) fail_io("create directory", path_, errno);
-}
-
-StagedDirectory::~StagedDirectory() {
-  if (published_) return;
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
-void StagedDirectory::publish() {
-  try {
-    sync_tree(path_);
-  } catch (const fs::filesystem_error& e) {
-    fail_io("read", e.path1(), e.code().value());
-  }
-  replace_directory(path_, target_);
-  published_ = true;
-  sync_path(parent_of(target_), O_RDONLY | O_DIRECTORY);
 }
 
 bool is_temporary(const fs::path& name) {

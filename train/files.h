@@ -1,6 +1,8 @@
 #pragma once
 // Writing files so that a reader never sees half of one: everything is written under a temporary name, forced to the disk, and renamed.
 // Every failure is an IoError that names the path and what the system said ("No space left on device"), and leaves what was there before.
+#include <spool/tensor/detail/staged_directory.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -19,21 +21,8 @@ std::string read_file(const std::filesystem::path& path);
 /// mkdir -p.
 void make_directories(const std::filesystem::path& path);
 
-/// A directory in the making, beside the one it is to become. Files are put into `path()` by whatever means; `publish()` forces them to the
-/// disk and gives the directory its name, replacing one that has it already. Without publish, or if that fails, it is removed.
-class StagedDirectory {
- public:
-  explicit StagedDirectory(std::filesystem::path target);
-  ~StagedDirectory();
-  StagedDirectory(const StagedDirectory&) = delete;
-  StagedDirectory& operator=(const StagedDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  void publish();
-
- private:
-  std::filesystem::path target_, path_;
-  bool published_ = false;
-};
+/// A directory in the making, published whole: see <spool/tensor/detail/staged_directory.h>.
+using StagedDirectory = spool::detail::StagedDirectory;
 
 /// Whether a name is one of those temporary ones ("step-100.tmp-4711-0"): never to be taken for a checkpoint.
 bool is_temporary(const std::filesystem::path& name);
