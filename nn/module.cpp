@@ -169,7 +169,7 @@ Tensor new_parameter(const Slot& at, const Shape& shape, Init init) {
   const With path(&Ambient::path, intern_path(at.path()));
   const With op(&Ambient::op, "parameter");
   Tensor t = empty(shape, at.options().dtype, at.options().device);
-  initialise(t, init, RandomKey(at.options().seed).fold(at.path()));
+  if (at.options().initialise) initialise(t, init, RandomKey(at.options().seed).fold(at.path()));
   return t.requires_grad(true);
 }
 }  // namespace

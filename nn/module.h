@@ -33,6 +33,7 @@ struct Options {
   uint64_t seed = 0;
   Dtype dtype = Dtype::f32;
   Device device = cpu;
+  bool initialise = true;  ///< False: parameters keep whatever their memory holds, for models that are loaded at once.
 };
 
 /// A place for a module or parameter: under `name` in the module being built. `at("up")` inside a constructor names a member.
