@@ -82,6 +82,21 @@ TEST_F(LlamaFilesTest, TheTrainedModelIsTheSameFromBothFormats) {
   EXPECT_NEAR(mean_nll(*wide, tokens), 0.1803555009, 1e-9);
 }
 
+TEST_F(LlamaFilesTest, DirectoriesOfTheReferenceComputeItsLogits) {
+  const NoGrad quiet;
+  for (const char* name : {"llama", "llama_tied", "mistral"}) {
+    const fs::path directory = fs::path(SPOOL_SOURCE_DIR) / "tests/golden/models" / name;
+    const auto model = nn::load_llama(directory);
+    const SafetensorsFile golden((directory / "golden.safetensors").string());
+    const auto got = model->forward(golden.view("tokens")).to_vector<double>(), expected = golden.view("logits").to_vector<double>();
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << name << ", logit " << i;
+    nn::save_llama(*model, path(name), 20'000);
+    const auto again = nn::load_llama(path(name))->forward(golden.view("tokens")).to_vector<double>();
+    EXPECT_EQ(again, got) << name;
+  }
+}
+
 TEST_F(LlamaFilesTest, ABinWhoseHeadIsNotTied) {
   SPOOL_REQUIRE_DATA("stories260k/stories260K.bin");
   std::string bytes = bytes_of(data_path("stories260k/stories260K.bin"));
