@@ -108,14 +108,16 @@ struct Attention {
     return {2.0 * double(z.dim + z.value_dim) * double(z.batch * z.heads) * kernels::visible_pairs(z, attrs), 2.0 * double(in[0].nbytes()) + double(in[1].nbytes() + in[2].nbytes())};
   }
   static std::vector<Sample> samples(Rng& rng) {
-    const auto sample = [&](const char* label, Shape q, Shape k, Shape v, const Attrs& attrs) { return Sample{label, {rng.normal(q), rng.normal(k), rng.normal(v)}, attrs_ptr(attrs), true, false}; };
+    const auto sample = [&](const char* label, Shape q, Shape k, Shape v, const Attrs& attrs, bool finite = true) {
+      return Sample{label, {rng.normal(q), rng.normal(k), rng.normal(v)}, attrs_ptr(attrs), finite, false};  // lse of a query that sees nothing is −∞
+    };
     return {sample("causal", {2, 7, 2, 5}, {2, 7, 2, 5}, {2, 7, 2, 5}, {}),
             sample("grouped, small tiles", {1, 9, 6, 4}, {1, 9, 3, 4}, {1, 9, 3, 3}, {.query_tile = 4, .key_tile = 3}),
             sample("full", {1, 4, 4, 2}, {1, 6, 1, 2}, {1, 6, 1, 2}, {.causal = false}),
             sample("window, with a cache", {1, 3, 2, 4}, {1, 8, 2, 4}, {1, 8, 2, 4}, {.window = 4, .q_offset = 5}),
             sample("two-sided window", {1, 8, 1, 3}, {1, 8, 1, 3}, {1, 8, 1, 3}, {.causal = false, .window = 2, .scale = 0.7}),
-            sample("queries that see nothing", {1, 4, 2, 3}, {1, 3, 1, 3}, {1, 3, 1, 3}, {.k_offset = 2}),
-            sample("no keys", {1, 2, 2, 3}, {1, 0, 2, 3}, {1, 0, 2, 3}, {}),
+            sample("queries that see nothing", {1, 4, 2, 3}, {1, 3, 1, 3}, {1, 3, 1, 3}, {.k_offset = 2}, false),
+            sample("no keys", {1, 2, 2, 3}, {1, 0, 2, 3}, {1, 0, 2, 3}, {}, false),
             sample("no queries", {1, 0, 2, 3}, {1, 3, 2, 3}, {1, 3, 2, 3}, {})};
   }
   static std::vector<BadSample> bad() {

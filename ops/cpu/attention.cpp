@@ -34,9 +34,9 @@ struct Cut {
     const int64_t wide = std::max(z.dim, z.value_dim);
     const int64_t fit = wide <= 128 ? 96 : wide <= 256 ? 48 : 24;
     query_tile = o.query_tile > 0 ? o.query_tile : fit;
-    key_tile = o.key_tile > 0 ? o.key_tile : fit;
+    key_tile = std::min(o.key_tile > 0 ? o.key_tile : fit, std::max<int64_t>(z.keys, 1));
     rows_a_tile = std::min(query_tile, std::max<int64_t>(z.queries, 1));
-    heads_a_tile = std::clamp<int64_t>(query_tile / rows_a_tile, 1, z.group());
+    heads_a_tile = std::clamp<int64_t>(query_tile / rows_a_tile, 1, std::max<int64_t>(z.group(), 1));
   }
   int64_t head_tiles() const { return (sizes.group() + heads_a_tile - 1) / heads_a_tile; }
   int64_t row_tiles() const { return (sizes.queries + rows_a_tile - 1) / rows_a_tile; }
@@ -175,7 +175,6 @@ void backward(const AttentionGradient& x, const AttentionOptions& o, std::span<s
   const int64_t lanes = std::min<int64_t>(units, num_threads());
   C* gathered = reinterpret_cast<C*>(scratch.data()) + lanes * Layout(cut, true).end;
   const auto gathered_at = [&](int64_t key_head, int64_t part) { return gathered + (key_head * kept + part) * z.keys * row; };
-  const C* row_lse = static_cast<const C*>(x.lse.raw());
 
   each_unit<C>(cut, units, true, scratch, 5.0 * visible_pairs(z, o) * double(z.batch * z.heads * row), [&](int64_t unit, const Space<C>& s) {
     const int64_t key_head = unit / sums, part = unit % sums, w = s.width;
@@ -206,7 +205,7 @@ void backward(const AttentionGradient& x, const AttentionOptions& o, std::span<s
       load_rows<T, C>(x.dout, tile, dout, s.value_dim, z.value_dim, C(1));
       for (int64_t r = 0; r < w; ++r) {
         // A query that saw nothing has lse −∞; +∞ makes its probabilities 0.
-        const C value = r < rows ? row_lse[tile.row_of(r, z)] : C(0);
+        const C value = r < rows ? at3<C>(x.lse, tile.batch, tile.head_of(r), tile.query_of(r)) : C(0);
         lse[r] = value == -std::numeric_limits<C>::infinity() ? -value : value;
         delta[r] = 0;
       }

@@ -170,6 +170,9 @@ Tensors resized(const Tensors& tensors, int64_t from, int64_t to) {
   return out;
 }
 
+/// Work of an enlarged sample: enough for several threads, little enough for the many times that a check runs it.
+constexpr double most_flops = 3e7;
+
 std::optional<Tensors> enlarged(const OpInfo& op, const Sample& sample, int64_t elements) {
   std::set<int64_t, std::greater<>> sizes;
   for (const Tensor& t : sample.inputs)
@@ -186,6 +189,10 @@ std::optional<Tensors> enlarged(const OpInfo& op, const Sample& sample, int64_t 
     }
     try {
       Tensors inputs = resized(sample.inputs, size, to);
+      Metas metas;
+      for (const Tensor& t : inputs) metas.push_back(meta_of(t));
+      const AttrsPtr& attrs = sample.attrs ? sample.attrs : op.default_attrs;
+      if (op.cost(metas, attrs.get()).flops > most_flops) continue;  // a length that counts twice: raise another size
       const NoGrad quiet;
       run(op, sample, inputs);
       return inputs;
