@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 
 #include "train/tokenizer_parts.h"
 
@@ -28,7 +29,7 @@ namespace {
 class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(const std::string& name, std::string_view bytes) {
-    if (const auto status = processor_.LoadFromSerializedProto(bytes); !status.ok()) fail<IoError>(name, ": SentencePiece cannot read it: ", one_line(status.ToString()));
+    load(name, bytes);
     byte_tokens_.fill(-1);
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       std::string text = processor_.IdToPiece(id);
@@ -88,8 +89,18 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   static std::optional<int32_t> existing(int id) { return id < 0 ? std::nullopt : std::optional<int32_t>(id); }
   static std::string one_line(std::string text) {
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    return text;
+    std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\0'; }, ' ');
+    return text.substr(0, 500);
+  }
+  /// Some damage the library reports, some it throws.
+  void load(const std::string& name, std::string_view bytes) {
+    std::string problem;
+    try {
+      if (const auto status = processor_.LoadFromSerializedProto(bytes); !status.ok()) problem = status.ToString();
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+    if (!problem.empty()) fail<IoError>(name, ": SentencePiece cannot read it: ", one_line(problem));
   }
 
   sentencepiece::SentencePieceProcessor processor_;

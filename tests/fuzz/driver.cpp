@@ -54,7 +54,7 @@ class Mutator {
         break;
       }
       case 7: {  // a number in digits
-        static constexpr const char* numbers[] = {"-1", "0", "1e999", "2147483648", "4294967296", "9223372036854775808", "18446744073709551616", "1.5", "null", "true", "{}", "[]", "\"\""};
+        static constexpr const char* numbers[] = {"-1", "0", "1e999", "2147483646", "2147483648", "4294967296", "9223372036854775808", "18446744073709551616", "1.5", "null", "true", "{}", "[]", "\"\""};
         const size_t digit = b.find_first_of("0123456789", at);
         if (digit != b.npos) b.replace(digit, b.find_first_not_of("0123456789", digit) - digit, numbers[below(std::size(numbers))]);
         break;

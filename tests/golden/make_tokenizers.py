@@ -6,6 +6,7 @@ later run makes other vocabularies; the files are committed together and tests n
 
 tokenizers.tsv, one line a case, fields separated by tabs: file, text as hexadecimal bytes of UTF-8, ids separated by spaces.
 """
+import contextlib
 import json
 import pathlib
 import tempfile
@@ -113,14 +114,13 @@ def main():
         text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
         (HERE / name).write_text(text)
 
-    with tempfile.TemporaryDirectory() as directory:
-        corpus = pathlib.Path(directory) / "corpus.txt"
-        corpus.write_text("\n".join(lines))
+    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):  # the model keeps the names of its files
+        pathlib.Path("corpus.txt").write_text("\n".join(lines))
         sentencepiece.SentencePieceTrainer.train(
-            input=str(corpus), model_prefix=str(pathlib.Path(directory) / "m"), model_type="bpe", vocab_size=360, byte_fallback=True,
+            input="corpus.txt", model_prefix="m", model_type="bpe", vocab_size=360, byte_fallback=True,
             character_coverage=0.99, normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True,
             allow_whitespace_only_pieces=True, num_threads=1, minloglevel=2)
-        (HERE / "sentencepiece.model").write_bytes((pathlib.Path(directory) / "m.model").read_bytes())
+        (HERE / "sentencepiece.model").write_bytes(pathlib.Path("m.model").read_bytes())
 
     out = []
     for name in made:
