@@ -39,6 +39,9 @@ inline nn::LlamaConfig stories_config() {
           .tie_word_embeddings = true};
 }
 
+/// The two files that the trained weights come in: Hugging Face's directory and llama2.c's own.
+inline const std::filesystem::path stories_files[] = {"stories260k", "stories260k/stories260K.bin"};
+
 /// The trained weights in a model of another configuration or type.
 inline std::unique_ptr<nn::Llama> stories_model(Dtype dtype = Dtype::f64, const nn::LlamaConfig& config = stories_config()) {
   auto model = std::make_unique<nn::Llama>(nn::root({.dtype = dtype}), config);

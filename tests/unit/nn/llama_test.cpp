@@ -17,8 +17,8 @@ TEST(Llama, TrainedWeightsGiveTheGoldenLogits) {
   SPOOL_REQUIRE_DATA("stories260k/model.safetensors");
   const Golden golden = read_golden();
   ASSERT_EQ(golden.tokens.size(), 32u);
-  for (const auto& [dtype, limit] : {std::pair{Dtype::f64, 1e-9}, {Dtype::f32, 2e-4}}) {
-    const auto model = stories_model(dtype);
+  for (const auto& [dtype, limit, file] : {std::tuple{Dtype::f64, 1e-9, 0}, {Dtype::f32, 2e-4, 0}, {Dtype::f64, 1e-9, 1}, {Dtype::f32, 2e-4, 1}}) {
+    const auto model = nn::load_llama(data_path(stories_files[file]), {.dtype = dtype});
     const auto logits = cast(model->forward(token_row(golden.tokens)), Dtype::f64).to_vector<double>();
     EXPECT_NEAR(mean_nll(*model, golden.tokens), stories_nll, dtype == Dtype::f64 ? 1e-9 : 1e-5);
     ASSERT_GE(golden.positions.size(), 31u);
@@ -100,8 +100,8 @@ TEST(Llama, GreedyTextIsTheGoldenOne) {
   const Golden golden = read_golden();
   std::vector<int64_t> expected = golden.tokens;
   for (const int64_t token : {385, 328, 432, 358, 394, 261, 370, 432, 352}) expected.push_back(token);
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-    const auto model = stories_model(dtype);
+  for (const auto& [dtype, file] : {std::pair{Dtype::f32, 0}, {Dtype::f64, 1}}) {
+    const auto model = nn::load_llama(data_path(stories_files[file]), {.dtype = dtype});
     const auto best = [](const std::vector<double>& logits) {
       const auto row = logits.end() - 512;
       return int64_t(std::max_element(row, logits.end()) - row);
@@ -249,6 +249,38 @@ TEST(Llama, ThePlanPostsTheEventsOfTheRun) {
     EXPECT_EQ(first_difference(planned.events, run.events), "");
     EXPECT_EQ(planned.peak, run.peak);
   }
+}
+
+/// One step of one block of width 512 over a sequence: bytes at the peak.
+int64_t peak_of_a_step(int64_t length, Device device) {
+  const auto ledger = std::make_shared<Ledger>();
+  const With on(&Ambient::ledger, ledger);
+  const Llama model(nn::root({.device = device}), {.vocab_size = 256, .hidden_size = 512, .num_hidden_layers = 1, .num_attention_heads = 8});
+  AdamW optimizer(model.named_parameters(), {.lr = 1e-3});
+  optimizer.prepare();
+  const Tensor tokens = device.meta ? empty({1, length + 1}, Dtype::u8, device) : Rng(8).integers({1, length + 1}, 0, 256, Dtype::u8);
+  {
+    Tape tape;
+    const Tensor loss = model.training_loss(nn::token_batch(tokens), {.loss_chunk = 2048, .feed_forward_chunk = 2048});
+    if (!device.meta) EXPECT_TRUE(std::isfinite(loss.item()));
+    tape.backward(loss);
+  }
+  for (const auto& [name, parameter] : model.named_parameters()) EXPECT_TRUE(parameter.grad().defined()) << name;
+  optimizer.step();
+  return ledger->peak();
+}
+
+TEST(Llama, ABlockAt131072TokensNeedsLessThanFourGiB) {
+  const int64_t half = peak_of_a_step(65536, meta()), whole = peak_of_a_step(131072, meta());
+  EXPECT_LT(whole, int64_t(4) << 30);
+  EXPECT_NEAR(double(whole) / double(half), 2, 0.04);
+  EXPECT_EQ(peak_of_a_step(2500, meta()), peak_of_a_step(2500, cpu));  // two pieces of each kind
+}
+
+TEST(Llama, ABlockTrainsAt131072TokensNightly) {
+  const int64_t peak = peak_of_a_step(131072, cpu);
+  EXPECT_EQ(peak, peak_of_a_step(131072, meta()));
+  EXPECT_LT(peak, int64_t(4) << 30);
 }
 
 TEST(Llama, WrongConfigurationsNameTheKey) {
