@@ -36,7 +36,7 @@ fs::path directory_of(const fs::path& run, int64_t step) { return run / "checkpo
 
 }  // namespace
 
-void save_checkpoint(const fs::path& run, const nn::Performer& model, const Optimizer& optimizer, const RunState& state, int64_t keep) {
+void save_checkpoint(const fs::path& run, const nn::LanguageModel& model, const Optimizer& optimizer, const RunState& state, int64_t keep) {
   make_directories(run / "checkpoints");
   StagedDirectory staged(directory_of(run, state.step));
   model.save((staged.path() / "model.safetensors").string());
@@ -55,7 +55,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   return directory_of(run, steps.back());
 }
 
-RunState load_checkpoint(const fs::path& checkpoint, nn::Performer& model, Optimizer& optimizer) {
+RunState load_checkpoint(const fs::path& checkpoint, nn::LanguageModel& model, Optimizer& optimizer) {
   const auto json = nlohmann::json::parse(read_file(checkpoint / "state.json"), nullptr, false);
   if (json.is_discarded() || json.value("schema", "") != "spool.state/1") fail<IoError>((checkpoint / "state.json").string(), ": is not a checkpoint's state");
   RunState state{json.value("step", int64_t(0)), json.value("seconds", 0.0), json.value("skipped", int64_t(0)), {}};

@@ -1,6 +1,6 @@
 #pragma once
 // Checkpoints: RUN/checkpoints/step-N/{model.safetensors, optimizer.safetensors, state.json}, published as a whole or not at all.
-#include <spool/nn/performer.h>
+#include <spool/nn/language_model.h>
 #include <spool/optim/optimizer.h>
 
 #include <filesystem>
@@ -16,9 +16,9 @@ struct RunState {
   std::optional<double> best;     ///< Lowest validation loss so far, in nats.
 };
 
-void save_checkpoint(const std::filesystem::path& run, const nn::Performer& model, const Optimizer& optimizer, const RunState& state, int64_t keep);
+void save_checkpoint(const std::filesystem::path& run, const nn::LanguageModel& model, const Optimizer& optimizer, const RunState& state, int64_t keep);
 /// Directory of the newest checkpoint of a run, or nothing.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
-RunState load_checkpoint(const std::filesystem::path& checkpoint, nn::Performer& model, Optimizer& optimizer);
+RunState load_checkpoint(const std::filesystem::path& checkpoint, nn::LanguageModel& model, Optimizer& optimizer);
 
 }  // namespace spool::train

@@ -9,12 +9,14 @@
 #include <cstdio>
 
 #include "train/config_text.h"
+#include "train/evaluate.h"
 #include "train/files.h"
 #include "train/format.h"
-#include "train/generate.h"
+#include "train/loaded.h"
 #include "train/presets.h"
 #include "train/run.h"
 #include "train/run_report.h"
+#include "train/step.h"
 
 namespace spool::train {
 namespace {
@@ -23,7 +25,6 @@ using Json = nlohmann::ordered_json;
 
 void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-Json tokens_json(const Evaluation& e) { return {{"tokens", e.tokens}, {"loss", number(e.loss)}, {"bits_per_byte", number(bits_per_byte(e.loss))}}; }
 
 /// "inputs 0 1, output 0": what an op keeps when every input wants a gradient.
 std::string saves_text(const OpInfo& op) {
@@ -53,11 +54,12 @@ std::string saves_text(const OpInfo& op) {
 }  // namespace
 
 RunConfig ConfigOptions::resolve() const {
-  Layers layers{preset, config, {}};
+  Layers layers{preset, config, hf, {}};
   const auto option = [&](const char* key, const std::optional<std::string>& value, const char* name) {
     if (value) layers.settings.push_back({key, *value, name});
   };
   option("data.path", data, "--data");
+  option("data.tokenizer", tokenizer, "--tokenizer");
   option("train.steps", steps, "--steps");
   option("train.chunk", chunk, "--chunk");
   option("train.seed", seed, "--seed");
@@ -66,7 +68,7 @@ RunConfig ConfigOptions::resolve() const {
   option("train.dtype", dtype, "--dtype");
   option("optim.name", optimizer, "--optimizer");
   for (const std::string& text : set) layers.settings.push_back(parse_override(text));
-  if (preset.empty() && config.empty()) fail<ConfigError>("say what to run: a preset (see `spool presets`) or --config FILE");
+  if (preset.empty() && config.empty() && hf.empty()) fail<ConfigError>("say what to run: a preset (see `spool presets`), --config FILE or --hf DIR");
   return spool::train::resolve(layers);
 }
 
@@ -78,17 +80,17 @@ int run(const TrainCommand& command) {
   }
   const RunConfig config = options.resolve();
   const std::filesystem::path out = command.out.empty() ? std::filesystem::path("runs") / config.name : command.out;
-  const RunOutcome r = run_training(config, {out, command.source_dir, command.resume});
+  const RunOutcome r = run_training(config, {out, command.source_dir, command.config.hf, command.resume});
   if (command.json) {
     print_json({{"schema", "spool.train/1"}, {"steps", r.steps}, {"loss", number(r.loss)},
-                {"validation", {{"loss", number(r.validation_loss)}, {"bits_per_byte", number(bits_per_byte(r.validation_loss))}}},
+                {"validation", {{"loss", number(r.validation.loss())}, {"bits_per_byte", number(r.validation.bits_per_byte())}}},
                 {"tokens_per_second", number(r.tokens_per_second)},
                 {"peak", {{"closed_form", nullptr}, {"planned", r.planned_peak}, {"measured", r.measured_peak}}}, {"run", out.string()}});
   } else if (r.signal) {
     fmt::print(stderr, "stopped after {} steps; go on with --resume\n", format_count(r.steps));
   } else {
     fmt::print(stderr, "{} steps: loss {:.4f}, validation {:.4f} bits per byte, peak {} planned, {} measured; run in {}\n", format_count(r.steps), r.loss,
-               bits_per_byte(r.validation_loss), format_bytes(r.planned_peak), format_bytes(r.measured_peak), out.string());
+               r.validation.bits_per_byte(), format_bytes(r.planned_peak), format_bytes(r.measured_peak), out.string());
   }
   return r.signal ? 128 + r.signal : 0;
 }
@@ -102,35 +104,35 @@ void run(const PlanCommand& command) {
 }
 
 void run(const EvalCommand& command) {
-  LoadedRun loaded = load_run(command.run);
-  Evaluation e;
-  if (command.text) e = evaluate_bytes(loaded.config, *loaded.model, memory_corpus("--text", {command.text->begin(), command.text->end()}));
-  else e = evaluate_bytes(loaded.config, *loaded.model, open_corpus(command.data));
-  Json json = tokens_json(e);
-  if (command.json) {
-    Json document{{"schema", "spool.eval/1"}};
-    document.update(json);
-    print_json(document);
-  } else {
-    fmt::print("{} bytes: loss {:.4f} nats, {:.4f} bits per byte\n", format_count(e.tokens), e.loss, bits_per_byte(e.loss));
-  }
+  LoadedModel loaded = load_model(command.model, command.tokenizer);
+  if (command.seq) loaded.config.data.seq = *command.seq;
+  validate(loaded.config);
+  const CorpusPtr corpus = command.text ? memory_corpus("--text", {command.text->begin(), command.text->end()}) : open_corpus(command.data);
+  const Evaluation e = evaluate_text(loaded.config, *loaded.model, corpus, loaded.tokenizer);
+  if (command.json)
+    print_json({{"schema", "spool.eval/1"}, {"tokens", e.tokens}, {"bytes", e.bytes}, {"loss", number(e.loss())}, {"bits_per_byte", number(e.bits_per_byte())}});
+  else
+    fmt::print("{} tokens, {} bytes: loss {:.4f} nats a token, {:.4f} bits per byte\n", format_count(e.tokens), format_count(e.bytes), e.loss(), e.bits_per_byte());
 }
 
 void run(const GenerateCommand& command) {
-  const LoadedRun loaded = load_run(command.run);
+  command.options.validate();
+  const LoadedModel loaded = load_model(command.model, command.tokenizer);
   std::string text = command.prompt;
-  const GenerateOptions options{command.tokens, command.temperature, command.seed};
   if (!command.json) fmt::print("{}", command.prompt);
-  generate(*loaded.model, command.prompt, options, [&](uint8_t byte) {
-    if (command.json) text += char(byte);
-    else std::fputc(byte, stdout), std::fflush(stdout);
+  std::fflush(stdout);
+  const Generated made = generate(*loaded.model, *loaded.tokenizer, command.prompt, command.options, [&](std::string_view piece) {
+    if (command.json) text += piece;
+    else std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout);
   });
   if (command.json) {
-    const Json document{{"schema", "spool.generate/1"}, {"text", text}, {"tokens", command.tokens}};
+    const Json document{{"schema", "spool.generate/1"}, {"text", text}, {"prompt_tokens", made.prompt_tokens}, {"tokens", made.tokens}, {"ending", ending_name(made.ending)}};
     fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
-  } else {
-    fmt::print("\n");
+    return;
   }
+  fmt::print("\n");
+  if (made.ending == Ending::positions)
+    fmt::print(stderr, "ended after {} tokens: the model has no more positions\n", format_count(made.tokens));
 }
 
 void run(const ReportCommand& command) {

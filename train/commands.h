@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "train/config.h"
+#include "train/generate.h"
 
 namespace spool::train {
 
@@ -16,7 +17,8 @@ namespace spool::train {
 struct ConfigOptions {
   std::string preset;
   std::filesystem::path config;
-  std::optional<std::string> data, steps, chunk, seed, batch, seq, dtype, optimizer;
+  std::filesystem::path hf;  ///< Weights to start from, or for a plan their config.json.
+  std::optional<std::string> data, tokenizer, steps, chunk, seed, batch, seq, dtype, optimizer;
   std::vector<std::string> set;
   RunConfig resolve() const;
 };
@@ -35,18 +37,17 @@ struct PlanCommand {
 void run(const PlanCommand& command);
 
 struct EvalCommand {
-  std::filesystem::path run, data;
+  std::filesystem::path model, tokenizer, data;  ///< `model`: see load_model.
   std::optional<std::string> text;
+  std::optional<int64_t> seq;
   bool json = false;
 };
 void run(const EvalCommand& command);
 
 struct GenerateCommand {
-  std::filesystem::path run;
+  std::filesystem::path model, tokenizer;
   std::string prompt;
-  int64_t tokens = 200;
-  double temperature = 1;
-  uint64_t seed = 0;
+  GenerateOptions options;
   bool json = false;
 };
 void run(const GenerateCommand& command);

@@ -19,7 +19,29 @@ void validate_model(const ModelConfig& model, const Fields& fields) {
     const Field* field = fields.find("model." + text.substr(0, text.find(':')));
     fail<ConfigError>(fmt::format("{}: model.{}", field ? field->origin : "model", text));
   }
-  if (model.vocab < 256) reject(fields, "model.vocab", "must be at least 256: the tokens are bytes");
+}
+
+// What only some families have. A key is rejected when it asks for something, so that a file may list all of them.
+void validate_family(const RunConfig& config, const Fields& fields) {
+  const TrainConfig& train = config.train;
+  const std::string_view type = EnumNames<ModelType>::names[size_t(config.model.type)];
+  if (config.model.type == ModelType::performer) {
+    constexpr std::string_view instead = "is not for model.type performer, which recomputes in slices: set train.chunk instead";
+    if (train.recompute != nn::Recompute::none) reject(fields, "train.recompute", instead);
+    if (train.loss_chunk) reject(fields, "train.loss_chunk", instead);
+    if (train.feed_forward_chunk) reject(fields, "train.feed_forward_chunk", instead);
+  } else {
+    const auto only = fmt::format("is for model.type performer, and the type is {}; for less memory set train.recompute, loss_chunk or feed_forward_chunk", type);
+    if (train.chunk) reject(fields, "train.chunk", only);
+    if (train.mode != Mode::automatic) reject(fields, "train.mode", only);
+    if (train.state != StatePolicy::subtract64) reject(fields, "train.state", only);
+  }
+  const int64_t most = config.model.max_positions();
+  if (most && config.data.seq - 1 > most)
+    reject(fields, "data.seq", fmt::format("is too long: the model has {} positions, and a sequence needs all but one of its tokens; set model.max_position_embeddings higher", most));
+  const bool bytes = config.data.tokenizer.empty();
+  if (bytes && config.model.vocab() < 256)
+    reject(fields, fields.find("model.vocab") ? "model.vocab" : "model.vocab_size", "must be at least 256: the tokens are bytes; or set data.tokenizer");
 }
 
 void validate_train(const RunConfig& config, const Fields& fields) {
@@ -32,6 +54,8 @@ void validate_train(const RunConfig& config, const Fields& fields) {
     reject(fields, "data.seq", "must be even and at least 4 for the copying task");
   if (config.data.task == Task::copy && !config.data.path.empty())
     reject(fields, "data.path", "has no effect with data.task = \"copy\"; leave it out, or set the task to text");
+  if (config.data.task == Task::copy && !config.data.tokenizer.empty())
+    reject(fields, "data.tokenizer", "has no effect with data.task = \"copy\", whose tokens are bytes; leave it out, or set the task to text");
 }
 
 void validate_optim(const RunConfig& config, const Fields& fields) {
@@ -49,18 +73,36 @@ bool TrainConfig::chunked_at(int64_t step) const {
   return mode == Mode::chunked || (mode == Mode::automatic && chunk.has_value());
 }
 
+nn::LossOptions TrainConfig::loss_options(int64_t step) const {
+  return {.chunk = chunked_at(step) ? chunk : std::nullopt, .state = state, .recompute = recompute, .loss_chunk = loss_chunk, .feed_forward_chunk = feed_forward_chunk};
+}
+
 void validate(const RunConfig& config, const Fields& fields) {
   for (const Field& field : fields.items) check(field);
   validate_model(config.model, fields);
+  validate_family(config, fields);
   validate_train(config, fields);
   validate_optim(config, fields);
 }
 
 RunConfig resolve(const Layers& layers) {
+  const std::string_view toml = layers.preset.empty() ? "" : preset(layers.preset).toml;
+  const std::string toml_source = fmt::format("preset {}", layers.preset);
+  const std::string file = layers.file.empty() ? "" : read_config_file(layers.file);
   RunConfig config;
+  {
+    // The type comes first: it says which fields [model] has.
+    constexpr std::string_view key = "model.type";
+    Fields fields = fields_of(config);
+    read_toml_key(fields, key, toml, toml_source, false);
+    read_toml_key(fields, key, file, layers.file.string());
+    for (const Override& setting : layers.settings)
+      if (setting.key == key) apply(fields, setting);
+  }
   Fields fields = fields_of(config);
-  if (!layers.preset.empty()) read_toml(fields, preset(layers.preset).toml, fmt::format("preset {}", layers.preset), false);
-  if (!layers.file.empty()) read_toml_file(fields, layers.file);
+  fields.foreign = foreign_model_keys(config.model.type);
+  read_toml(fields, toml, toml_source, false);
+  read_toml(fields, file, layers.file.string());
   std::set<std::string> seen;
   for (const Override& setting : layers.settings) {
     if (!seen.insert(setting.key).second)

@@ -1,8 +1,6 @@
 #pragma once
 // The configuration of a run: four sections, each an aggregate whose defaults make sense alone. See fields.h for how a section describes
 // itself; a new setting is one member and one line.
-#include <spool/autograd/scan.h>
-#include <spool/nn/performer.h>
 #include <spool/tensor/dtype.h>
 
 #include <filesystem>
@@ -12,6 +10,7 @@
 
 #include "train/config_text.h"
 #include "train/fields.h"
+#include "train/model.h"
 
 namespace spool::train {
 
@@ -30,26 +29,25 @@ template <> struct EnumNames<Mode> { static constexpr std::array<std::string_vie
 template <> struct EnumNames<OptimizerName> { static constexpr std::array<std::string_view, 3> names{"sgd", "adam", "adamw"}; };
 template <> struct EnumNames<ScheduleName> { static constexpr std::array<std::string_view, 3> names{"constant", "step", "cosine"}; };
 template <> struct EnumNames<StatePolicy> { static constexpr std::array<std::string_view, 3> names{"subtract", "subtract64", "store"}; };
-template <> struct EnumNames<nn::NormPlacement> { static constexpr std::array<std::string_view, 2> names{"branch", "pre"}; };
+template <> struct EnumNames<nn::Recompute> { static constexpr std::array<std::string_view, 3> names{"none", "attention", "block"}; };
 /// Only the types that training computes in.
-template <> struct EnumNames<Dtype> { static constexpr std::array<std::string_view, 2> names{"f32", "f64"}; };
-
-/// [model]: the module's own configuration.
-using ModelConfig = nn::PerformerConfig;
+template <> struct EnumNames<Dtype> { static constexpr std::array<std::string_view, 3> names{"f32", "f64", "bf16"}; };
 
 /// [data]
 struct DataConfig {
   Task task = Task::text;
-  std::string path;    ///< Empty: the usual places, else the project's own text (see dataset.h).
-  int64_t seq = 512;   ///< L: tokens a sequence; L − 1 of them are targets.
-  int64_t batch = 1;
+  std::string path;       ///< Empty: the usual places, else the project's own text (see dataset.h).
+  std::string tokenizer;  ///< Empty: a token is a byte (see tokenizer.h).
+  int64_t seq = 512;      ///< L: tokens a sequence; L − 1 of them are targets.
+  int64_t batch = 1;      ///< Sequences of a micro-batch; a step has train.accumulate of those.
   Order order = Order::sequential;
 
   template <class Self, class V> static void visit_fields(Self& self, V&& v) {
     v("task", self.task, "task: text, or the synthetic copying task, which needs no data");
     v("path", self.path, "data path: a file, .gz, .zip or directory of text; empty for data/enwik8");
-    v("seq", self.seq, "sequence length: bytes a sequence", at_least(2));
-    v("batch", self.batch, "batch size: sequences a step", at_least(1));
+    v("tokenizer", self.tokenizer, "tokenizer: a file or directory; empty for bytes");
+    v("seq", self.seq, "sequence length: tokens a sequence", at_least(2));
+    v("batch", self.batch, "batch size: sequences at a time, train.accumulate of which make a step", at_least(1));
     v("order", self.order, "order of training text: sequential, or shuffled anew each epoch");
   }
 };
@@ -60,6 +58,10 @@ struct TrainConfig {
   std::optional<int64_t> chunk;  ///< C: positions a slice of Algorithm 1.
   Mode mode = Mode::automatic;
   StatePolicy state = StatePolicy::subtract64;
+  nn::Recompute recompute = nn::Recompute::none;
+  int64_t loss_chunk = 0;          ///< Rows of logits at a time.
+  int64_t feed_forward_chunk = 0;  ///< Positions of the feed-forward block at a time.
+  int64_t accumulate = 1;          ///< A: micro-batches a step. The gradient is that of one batch of A · data.batch.
   Dtype dtype = Dtype::f32;
   int64_t seed = 42;
   int64_t log_every = 100;
@@ -70,13 +72,19 @@ struct TrainConfig {
 
   /// Whether this step's gradient is chunked.
   bool chunked_at(int64_t step) const;
+  /// How this step's loss is computed.
+  nn::LossOptions loss_options(int64_t step) const;
 
   template <class Self, class V> static void visit_fields(Self& self, V&& v) {
     v("steps", self.steps, "number of steps: optimizer steps in the whole run", at_least(1));
     v("chunk", self.chunk, "chunk size: positions a slice; none for the full gradient", at_least(1, "leave it out for the full gradient"));
     v("mode", self.mode, "mode: full or chunked gradient, or full for the first half and chunked after");
     v("state", self.state, "state policy: how backward gets a slice's state back");
-    v("dtype", self.dtype, "dtype: what parameters and activations are computed in");
+    v("recompute", self.recompute, "recomputation: what is run again in backward instead of kept: none, attention or block");
+    v("loss_chunk", self.loss_chunk, "loss chunk: rows of logits that exist at a time; 0 for all", at_least(0));
+    v("feed_forward_chunk", self.feed_forward_chunk, "feed-forward chunk: positions of the feed-forward block at a time; 0 for all", at_least(0));
+    v("accumulate", self.accumulate, "accumulation: micro-batches a step, whose gradients add up", at_least(1));
+    v("dtype", self.dtype, "dtype: what parameters and activations are stored in; bf16 has f32 master weights");
     v("seed", self.seed, "random seed: of initialisation, dropout and synthetic data", at_least(0));
     v("log_every", self.log_every, "log interval: steps between metrics", at_least(1));
     v("eval_every", self.eval_every, "validation interval: steps between validations; 0 for only at the end", at_least(0));
@@ -127,7 +135,7 @@ struct RunConfig {
 
   template <class Self, class V> static void visit_fields(Self& self, V&& v) {
     v("name", self.name, "name: of the run, shown in reports");
-    v("model", self.model, "the Performer");
+    v("model", self.model, "the model");
     v("data", self.data, "what it learns from");
     v("train", self.train, "the training loop");
     v("optim", self.optim, "the optimizer and its schedule");
@@ -144,6 +152,7 @@ inline void validate(const RunConfig& config) { validate(config, fields_of(confi
 struct Layers {
   std::string preset;           ///< Name, or empty.
   std::filesystem::path file;   ///< TOML, or empty.
+  std::filesystem::path hf;     ///< Hugging Face weights: their [model] takes the place of the preset's, and so does their tokenizer.
   std::vector<Override> settings;
 };
 RunConfig resolve(const Layers& layers);

@@ -21,6 +21,8 @@ std::string_view plain_name(const Field& field) { return field.doc.substr(0, fie
 
 // What to write instead of an unknown key.
 std::string suggestion(const Fields& fields, std::string_view key) {
+  const auto foreign = std::ranges::find(fields.foreign, normalised(key), &ForeignKey::key);
+  if (foreign != fields.foreign.end()) return foreign->advice;
   const std::string written = normalised(leaf_of(key));
   const std::string_view section = section_of(key);
   const bool place_known = section.empty() || fields.find_section(section);
@@ -53,6 +55,9 @@ std::string suggestion(const Fields& fields, std::string_view key) {
 }
 
 [[noreturn]] void unknown_section(const Fields& fields, std::string_view key, std::string_view origin) {
+  const auto inside = [&](const ForeignKey& foreign) { return section_of(foreign.key) == key; };
+  if (const auto foreign = std::ranges::find_if(fields.foreign, inside); foreign != fields.foreign.end())
+    fail<ConfigError>(fmt::format("{}: unknown section '{}'; {}", origin, key, foreign->advice));
   const Section* best = nullptr;
   size_t least = std::string_view::npos;
   for (const Section& section : fields.sections)
@@ -176,17 +181,27 @@ void read_toml(Fields& fields, std::string_view text, std::string_view source, b
   walk(fields, parse(text, source, positions), "", TomlWalk{source, positions});
 }
 
-void read_toml_file(Fields& fields, const std::filesystem::path& path) {
+void read_toml_key(Fields& fields, std::string_view key, std::string_view text, std::string_view source, bool positions) {
+  const TomlWalk format{source, positions};
+  const toml::table whole = parse(text, source, positions);
+  const toml::table* section = section_of(key).empty() ? &whole : whole.at_path(section_of(key)).as_table();
+  if (!section) return;
+  format.children(*section, [&](std::string_view name, const toml::node& node, const std::string& origin) {
+    if (name == leaf_of(key) && !node.is_table()) assign(*fields.find(key), TomlWalk::value(node, key, origin), origin);
+  });
+}
+
+std::string read_config_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) fail<ConfigError>(fmt::format("{}: is a directory, not a configuration file", path.string()));
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf()).good()) {
-    if (in && in.peek() == std::ifstream::traits_type::eof() && errno == 0) return;  // an empty file sets nothing
+    if (in && in.peek() == std::ifstream::traits_type::eof() && errno == 0) return {};  // an empty file sets nothing
     fail<ConfigError>(fmt::format("{}: cannot read this configuration file: {}", path.string(), std::generic_category().message(errno)));
   }
-  read_toml(fields, text.str(), path.string());
+  return text.str();
 }
 
 void read_json(Fields& fields, const nlohmann::json& json, std::string_view source) {

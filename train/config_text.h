@@ -15,8 +15,10 @@ namespace spool::train {
 /// Assigns what the TOML text holds; other fields stay. `source` stands before the line in messages, and the positions are left out if it is
 /// no file (`positions` false).
 void read_toml(Fields& fields, std::string_view text, std::string_view source, bool positions = true);
-/// The same for a file.
-void read_toml_file(Fields& fields, const std::filesystem::path& path);
+/// Assigns that one field if the text has it; whatever else it holds is passed over, right or wrong.
+void read_toml_key(Fields& fields, std::string_view key, std::string_view text, std::string_view source, bool positions = true);
+/// The text of a configuration file. ConfigError when it cannot be read.
+std::string read_config_file(const std::filesystem::path& path);
 /// The same for a JSON object of nested objects.
 void read_json(Fields& fields, const nlohmann::json& json, std::string_view source);
 

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <array>
 #include <cstring>
+#include <optional>
 
 #include "train/archive.h"
 #include "train/data.h"

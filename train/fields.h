@@ -68,10 +68,16 @@ struct Section {
   std::string key;
   std::string_view doc;
 };
+/// A key that the configuration would have under another setting.
+struct ForeignKey {
+  std::string key;
+  std::string advice;  ///< "it belongs to model.type llama".
+};
 /// All members of a configuration, flat, in order.
 struct Fields {
   std::vector<Field> items;
   std::vector<Section> sections;
+  std::vector<ForeignKey> foreign = {};  ///< For messages only.
   Field* find(std::string_view key);
   const Field* find(std::string_view key) const;
   const Section* find_section(std::string_view key) const;

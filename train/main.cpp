@@ -16,10 +16,12 @@ using namespace spool::train;
 void add_config(CLI::App& app, ConfigOptions& options) {
   app.add_option("preset", options.preset, "A preset; `spool presets` lists them");
   app.add_option("--config", options.config, "A TOML file");
+  app.add_option("--hf", options.hf, "Hugging Face weights: the model is theirs, and training starts from them");
+  app.add_option("--tokenizer", options.tokenizer, "A tokenizer's file or directory (default: the one with --hf, else bytes)");
   app.add_option("--chunk", options.chunk, "C: positions a slice (Algorithm 1); none for the full gradient");
-  app.add_option("--batch", options.batch, "Sequences a step");
-  app.add_option("--seq", options.seq, "Bytes a sequence");
-  app.add_option("--dtype", options.dtype, "f32 or f64");
+  app.add_option("--batch", options.batch, "Sequences at a time");
+  app.add_option("--seq", options.seq, "Tokens a sequence");
+  app.add_option("--dtype", options.dtype, "f32, f64 or bf16");
   app.add_option("--optimizer", options.optimizer, "sgd, adam or adamw");
   app.add_option("--set", options.set, "Any setting: --set optim.lr=1e-3 (may be repeated)");
 }
@@ -37,7 +39,7 @@ int main(int argc, char** argv) {
 #ifdef SPOOL_SOURCE_DIR
   train.source_dir = SPOOL_SOURCE_DIR;
 #endif
-  CLI::App* train_app = app.add_subcommand("train", "Train a Performer");
+  CLI::App* train_app = app.add_subcommand("train", "Train a model");
   add_config(*train_app, train.config);
   train_app->add_option("--data", train.config.data, "A file, .gz, .zip or directory of text (default: data/enwik8, else the project's own text)");
   train_app->add_option("--steps", train.config.steps, "Steps in the whole run");
@@ -52,20 +54,28 @@ int main(int argc, char** argv) {
   plan_app->add_flag("--json", plan.json, "One JSON document on stdout");
 
   EvalCommand eval;
-  CLI::App* eval_app = app.add_subcommand("eval", "Loss of a trained run on data");
-  eval_app->add_option("run", eval.run, "A run's directory")->required();
+  CLI::App* eval_app = app.add_subcommand("eval", "Loss of a trained model on data");
+  eval_app->add_option("model", eval.model, "A run's directory, a Hugging Face directory, or a llama2.c .bin")->required();
+  eval_app->add_option("--tokenizer", eval.tokenizer, "A tokenizer's file or directory (default: the model's)");
+  eval_app->add_option("--seq", eval.seq, "Tokens a sequence (default: the run's)");
   auto* eval_data = eval_app->add_option("--data", eval.data, "A file, .gz, .zip or directory");
   auto* eval_text = eval_app->add_option("--text", eval.text, "The text itself");
   eval_data->excludes(eval_text);
   eval_app->add_flag("--json", eval.json, "One JSON document on stdout");
 
   GenerateCommand generate;
-  CLI::App* generate_app = app.add_subcommand("generate", "Text from a trained run");
-  generate_app->add_option("run", generate.run, "A run's directory")->required();
+  CLI::App* generate_app = app.add_subcommand("generate", "Text from a trained model");
+  generate_app->add_option("model", generate.model, "A run's directory, a Hugging Face directory, or a llama2.c .bin")->required();
+  generate_app->add_option("--tokenizer", generate.tokenizer, "A tokenizer's file or directory (default: the model's)");
   generate_app->add_option("--prompt", generate.prompt, "What it starts with");
-  generate_app->add_option("--tokens", generate.tokens, "Bytes to generate")->capture_default_str();
-  generate_app->add_option("--temperature", generate.temperature, "0 takes the likeliest byte each time")->capture_default_str();
-  generate_app->add_option("--seed", generate.seed, "Of the draws")->capture_default_str();
+  generate_app->add_option("--tokens", generate.options.tokens, "How many to generate at most")->capture_default_str();
+  SampleOptions& sampling = generate.options.sampling;
+  generate_app->add_option("--temperature", sampling.temperature, "0 takes the likeliest token each time")->capture_default_str();
+  generate_app->add_option("--top-k", sampling.top_k, "Draw from that many likeliest tokens; 0 for all")->capture_default_str();
+  generate_app->add_option("--top-p", sampling.top_p, "Draw from the fewest likeliest tokens that have this probability")->capture_default_str();
+  generate_app->add_option("--repetition-penalty", sampling.repetition_penalty, "Makes tokens that were there less likely; 1 for none")->capture_default_str();
+  generate_app->add_option("--stop", generate.options.stop, "Ends before this text (may be repeated)")->allow_extra_args(false);
+  generate_app->add_option("--seed", generate.options.seed, "Of the draws")->capture_default_str();
   generate_app->add_flag("--json", generate.json, "One JSON document on stdout");
 
   ReportCommand report;

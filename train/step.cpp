@@ -12,11 +12,11 @@
 
 namespace spool::train {
 
-std::unique_ptr<nn::Performer> make_model(const RunConfig& config, Device device) {
-  return std::make_unique<nn::Performer>(nn::root({.seed = uint64_t(config.train.seed), .dtype = config.train.dtype, .device = device}), config.model);
+std::unique_ptr<nn::LanguageModel> make_model(const RunConfig& config, Device device) {
+  return make_model(config.model, {.seed = uint64_t(config.train.seed), .dtype = config.train.dtype, .device = device});
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, const nn::Performer& model) {
+std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, const nn::LanguageModel& model) {
   const OptimConfig& o = config.optim;
   switch (o.name) {
     case OptimizerName::sgd: return std::make_unique<Sgd>(model.named_parameters(), SgdOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
@@ -41,32 +41,43 @@ double learning_rate(const RunConfig& config, int64_t step) {
   return schedule()(step);
 }
 
-nn::TokenBatch to_tensors(Batch batch) {
-  const auto tensor = [&](std::vector<uint8_t> bytes, Dtype dtype) {
-    Tensor t = empty({batch.rows, batch.seq}, dtype);
-    std::copy(bytes.begin(), bytes.end(), static_cast<uint8_t*>(t.raw()));
-    return t;
+nn::TokenBatch to_tensors(const Batch& batch) {
+  const Shape shape{batch.rows, batch.seq};
+  nn::TokenBatch out{empty(shape, batch.narrow ? Dtype::u8 : Dtype::i32), {}, batch.scored};
+  visit(out.tokens.dtype(), [&]<class T>() {
+    std::ranges::transform(batch.tokens, out.tokens.data<T>(), [](int32_t token) { return static_cast<T>(token); });
+  });
+  if (batch.mask.empty()) return out;
+  out.mask = empty(shape, Dtype::boolean);
+  std::ranges::copy(batch.mask, static_cast<uint8_t*>(out.mask.raw()));
+  return out;
+}
+
+Feed feed(const RunConfig& config, Batch step) {
+  return [rows = config.data.batch, step = std::move(step)](int64_t part) { return to_tensors(step.slice(part * rows, rows)); };
+}
+
+Feed meta_feed(const RunConfig& config) {
+  return [&config](int64_t) {
+    const Shape shape{config.data.batch, config.data.seq};
+    nn::TokenBatch out = nn::token_batch(empty(shape, config.data.tokenizer.empty() ? Dtype::u8 : Dtype::i32, meta()));
+    if (config.data.task == Task::copy) out.mask = empty(shape, Dtype::boolean, meta());
+    return out;
   };
-  nn::TokenBatch out{tensor(std::move(batch.tokens), Dtype::u8), {}, batch.scored};
-  if (!batch.mask.empty()) out.mask = tensor(std::move(batch.mask), Dtype::boolean);
-  return out;
 }
 
-nn::TokenBatch meta_batch(const RunConfig& config) {
-  const Shape shape{config.data.batch, config.data.seq};
-  nn::TokenBatch out = nn::token_batch(empty(shape, Dtype::u8, meta()));
-  if (config.data.task == Task::copy) out.mask = empty(shape, Dtype::boolean, meta());
-  return out;
-}
-
-StepResult train_step(const RunConfig& config, nn::Performer& model, Optimizer& optimizer, const nn::TokenBatch& batch, int64_t step) {
-  const bool planned = batch.tokens.device().meta;
-  StepResult result{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN(), false};
-  const With random(&Ambient::random, RandomKey(uint64_t(config.train.seed)).fold("step").fold(uint64_t(step)));
-  {
+StepResult train_step(const RunConfig& config, nn::LanguageModel& model, Optimizer& optimizer, const Feed& feed, int64_t step) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  const RandomKey key = RandomKey(uint64_t(config.train.seed)).fold("step").fold(uint64_t(step));
+  bool planned = false;
+  StepResult result{0, unknown, false};
+  for (int64_t part = 0; part < config.train.accumulate; ++part) {
+    const With random(&Ambient::random, part ? key.fold(uint64_t(part)) : key);
+    const nn::TokenBatch batch = feed(part);
+    planned = batch.tokens.device().meta;
     Tape tape;
-    const Tensor loss = config.train.chunked_at(step) ? model.chunked_loss(batch, *config.train.chunk, config.train.state) : model.loss(batch);
-    if (!planned) result.loss = loss.item();
+    const Tensor loss = model.training_loss(batch, config.train.loss_options(step));
+    result.loss += planned ? unknown : loss.item();
     tape.backward(loss);
   }
   const double norm = clip_grad_norm(model.named_parameters(), config.optim.clip.value_or(std::numeric_limits<double>::max()));
@@ -94,8 +105,7 @@ StepPlan plan_step(const RunConfig& config, bool chunked) {
   optimizer->prepare();
   out.history = ledger->take_events();
   out.step = record_plan(ledger, [&] {
-    const nn::TokenBatch batch = meta_batch(planned);
-    train_step(planned, *model, *optimizer, batch, 0);
+    train_step(planned, *model, *optimizer, meta_feed(planned), 0);
   });
   out.history.insert(out.history.end(), out.step.events.begin(), out.step.events.end());
   return out;

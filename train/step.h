@@ -1,9 +1,10 @@
 #pragma once
 // One training step, and its plan. The plan runs the very same function on meta tensors.
 #include <spool/autograd/plan.h>
-#include <spool/nn/performer.h>
+#include <spool/nn/language_model.h>
 #include <spool/optim/optimizer.h>
 
+#include <functional>
 #include <memory>
 
 #include "train/config.h"
@@ -19,17 +20,23 @@ struct StepResult {
 };
 
 /// The model and optimizer of a configuration, on `device`.
-std::unique_ptr<nn::Performer> make_model(const RunConfig& config, Device device = cpu);
-std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, const nn::Performer& model);
+std::unique_ptr<nn::LanguageModel> make_model(const RunConfig& config, Device device = cpu);
+std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, const nn::LanguageModel& model);
 double learning_rate(const RunConfig& config, int64_t step);
 
 /// Tokens and mask as tensors.
-nn::TokenBatch to_tensors(Batch batch);
-/// A batch of the configuration's shape without values.
-nn::TokenBatch meta_batch(const RunConfig& config);
+nn::TokenBatch to_tensors(const Batch& batch);
 
-/// Gradient, clipping, update. Random numbers depend on the seed and `step` only.
-StepResult train_step(const RunConfig& config, nn::Performer& model, Optimizer& optimizer, const nn::TokenBatch& batch, int64_t step);
+/// Makes micro-batch 0, 1, … of a step when its turn comes, so that one exists at a time. `scored` of each is that of the whole step: losses
+/// and gradients add up to those of one large batch, however the targets are spread over the parts.
+using Feed = std::function<nn::TokenBatch(int64_t part)>;
+/// Micro-batches of data.batch rows of a step's batch.
+Feed feed(const RunConfig& config, Batch step);
+/// Micro-batches of the configuration's shape without values.
+Feed meta_feed(const RunConfig& config);
+
+/// Gradient over train.accumulate micro-batches, clipping, update. Random numbers depend on the seed, `step` and the part only.
+StepResult train_step(const RunConfig& config, nn::LanguageModel& model, Optimizer& optimizer, const Feed& feed, int64_t step);
 
 /// A steady-state step planned on meta, and the history before it (parameters, optimizer state).
 struct StepPlan {

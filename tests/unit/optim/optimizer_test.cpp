@@ -165,6 +165,31 @@ TEST(Adam, SmallUpdatesReachABf16ParameterThroughItsMaster) {
   EXPECT_EQ(w.item(), 1.5) << "a value written from outside wins over the master";
 }
 
+TEST(Adam, ABf16RunWhoseUpdatesAreFarBelowItsResolutionMovesAsInF64) {
+  // A step of 2e-5 is a 200th of the spacing of bf16 just below 1.
+  constexpr int steps = 1000;
+  for (const Dtype dtype : {Dtype::bf16, Dtype::f16}) {
+    const Tensor w = parameter({1}, dtype);
+    AdamW adam({{"w", w}}, {.lr = 2e-5, .weight_decay = .1});
+    double expected = 1, m = 0, v = 0;
+    Generator random(3);
+    for (int t = 1; t <= steps; ++t) {
+      w.set_grad(from({.3 + .1 * random.normal()}, {}, dtype));
+      const double g = w.grad().item();  // as the parameter's type has it
+      m = .9 * m + .1 * g;
+      v = .999 * v + .001 * g * g;
+      expected = expected * (1 - 2e-5 * .1) - 2e-5 * (m / (1 - std::pow(.9, t))) / (std::sqrt(v / (1 - std::pow(.999, t))) + 1e-8);
+      adam.step();
+      if (t == 3) {
+        EXPECT_EQ(w.item(), 1) << "three steps do not show";
+      }
+    }
+    EXPECT_LT(expected, .983);
+    EXPECT_NEAR(adam.state().back().second.item(), expected, 6e-5) << "the master, rounded a thousand times to the 6e-8 of f32 below 1";
+    EXPECT_NEAR(w.item(), expected, dtype == Dtype::bf16 ? 2e-3 : 3e-4) << "and its rounding; without a master it would stand at 1";
+  }
+}
+
 TEST(Optimizer, SameBitsForAnyNumberOfThreads) {
   const int before = num_threads();
   Tensors results;

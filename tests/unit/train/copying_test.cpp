@@ -40,13 +40,13 @@ double mean_of_last(const std::vector<double>& values, size_t n) { return std::a
 /// A 0, 15 symbols of 15, and all that once more: what is copied lies 16 positions back, two slices of 8.
 nn::TokenBatch small_copies(int64_t step) {
   constexpr int64_t rows = 4, half = 16;
-  Batch batch{.rows = rows, .seq = 2 * half, .tokens = std::vector<uint8_t>(rows * 2 * half), .mask = std::vector<uint8_t>(rows * 2 * half), .scored = rows * half};
+  Batch batch{.rows = rows, .seq = 2 * half, .tokens = std::vector<int32_t>(rows * 2 * half), .mask = std::vector<uint8_t>(rows * 2 * half), .scored = rows * half};
   for (int64_t row = 0; row < rows; ++row) {
     copy_sequence(7, "train", step, row, batch.row(row));
-    for (uint8_t& token : batch.row(row)) token = token ? uint8_t(1 + token % 15) : 0;
+    for (int32_t& token : batch.row(row)) token = token ? 1 + token % 15 : 0;
     std::fill_n(batch.mask.begin() + row * 2 * half + half, half, 1);
   }
-  return to_tensors(std::move(batch));
+  return to_tensors(batch);
 }
 
 /// Bits a scored symbol, step by step.
@@ -89,8 +89,9 @@ struct Course {
 Course learn_configuration_1(Through way, uint64_t seed, int64_t chunk, int64_t steps) {
   RunConfig config = resolve({.preset = "copy", .file = {}, .settings = {}});
   config.train.seed = int64_t(seed);
-  const Dataset data = Dataset::open(config.data, seed, 16, SPOOL_SOURCE_DIR);
-  const auto model = make_model(config);
+  const Dataset data = Dataset::open(config.data, {.seed = seed, .eval_windows = 16});
+  const auto made = make_model(config);
+  const auto* model = dynamic_cast<const nn::Performer*>(made.get());
   const auto optimizer = make_optimizer(config, *model);
   Course course;
   for (int64_t step = 0; step < steps; ++step) {

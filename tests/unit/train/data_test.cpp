@@ -19,10 +19,10 @@ CorpusPtr counting(int64_t size) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = uint8_t(i * 7 + i / 251);
   return memory_corpus("memory", std::move(bytes));
 }
-std::vector<uint8_t> bytes_of(const CorpusPtr& corpus, int64_t begin, int64_t size) {
+std::vector<int32_t> tokens_of(const CorpusPtr& corpus, int64_t begin, int64_t size) {
   std::vector<uint8_t> out(static_cast<size_t>(size));
   corpus->read(begin, out);
-  return out;
+  return {out.begin(), out.end()};
 }
 
 TEST(Split, Proportional) {
@@ -78,16 +78,16 @@ TEST(ShuffledWindows, EveryEpochSeesEveryWindowOnceInAnOrderOfItsOwn) {
   for (uint8_t& byte : bytes) byte = uint8_t(random.next());  // so that ten bytes say where they are from
   const CorpusPtr corpus = memory_corpus("memory", std::move(bytes));
   const Part part{100, 4165};
-  const ShuffledWindows windows(corpus, part, 10, RandomKey(4), "training");
+  const ShuffledWindows windows(token_stream(corpus, part), 10, RandomKey(4), "training");
   EXPECT_EQ(windows.count(), (4065 - 9) / 10);
   std::vector<std::vector<int64_t>> orders;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::vector<int64_t> order;
-    std::vector<uint8_t> out(10);
+    std::vector<int32_t> out(10);
     for (int64_t i = 0; i < windows.count(); ++i) {
       windows.read(epoch * windows.count() + i, out);
       for (int64_t at = part.begin; at + 10 <= part.end; ++at)
-        if (bytes_of(corpus, at, 10) == out) order.push_back(at);
+        if (tokens_of(corpus, at, 10) == out) order.push_back(at);
     }
     ASSERT_EQ(int64_t(order.size()), windows.count()) << "each is a window of the part";
     std::set<int64_t> phases;
@@ -102,16 +102,16 @@ TEST(ShuffledWindows, EveryEpochSeesEveryWindowOnceInAnOrderOfItsOwn) {
 
 TEST(Windows, InOrderAndAround) {
   const CorpusPtr corpus = counting(1000);
-  const Windows windows(corpus, {100, 165}, 10, "training");
+  const Windows windows(token_stream(corpus, {100, 165}), 10, "training");
   EXPECT_EQ(windows.count(), 6);
-  std::vector<uint8_t> out(10);
+  std::vector<int32_t> out(10);
   for (const int64_t step : {0, 1, 5, 6, 13}) {
     windows.read(step, out);
-    EXPECT_EQ(out, bytes_of(corpus, 100 + step % 6 * 10, 10));
+    EXPECT_EQ(out, tokens_of(corpus, 100 + step % 6 * 10, 10));
   }
-  EXPECT_EQ(message_of<IoError>([&] { Windows(corpus, {100, 165}, 66, "training"); }),
+  EXPECT_EQ(message_of<IoError>([&] { Windows(token_stream(corpus, {100, 165}), 66, "training"); }),
             "memory: too short: the training part has 65 of the 1,000 bytes, but 66 are needed; use longer data, or set data.seq or data.batch lower");
-  std::vector<uint8_t> wrong(11);
+  std::vector<int32_t> wrong(11);
   EXPECT_THROW(windows.read(0, wrong), IndexError);
   EXPECT_THROW(windows.read(-1, out), IndexError);
 }
@@ -124,14 +124,14 @@ TEST(Windows, FixedSets) {
 }
 
 TEST(CopyTask, Shape) {
-  std::vector<uint8_t> out(512);
+  std::vector<int32_t> out(512);
   std::array<int, 256> seen{};
   for (int64_t step = 0; step < 200; ++step) {
     copy_sequence(42, "train", step, 0, out);
     EXPECT_EQ(out[0], 0);
     EXPECT_EQ(out[256], 0);
     for (size_t i = 0; i < 256; ++i) EXPECT_EQ(out[i], out[i + 256]);
-    for (size_t i = 1; i < 256; ++i) ++seen[out[i]];
+    for (size_t i = 1; i < 256; ++i) ++seen[size_t(out[i])];
   }
   EXPECT_EQ(seen[0], 0);
   double chi = 0;  // 254 degrees of freedom: mean 254, deviation 22.5
@@ -142,11 +142,11 @@ TEST(CopyTask, Shape) {
 
 TEST(CopyTask, PureFunctionOfItsArguments) {
   const auto make = [](uint64_t seed, std::string_view stream, int64_t step, int64_t row) {
-    std::vector<uint8_t> out(64);
+    std::vector<int32_t> out(64);
     copy_sequence(seed, stream, step, row, out);
     return out;
   };
-  std::set<std::vector<uint8_t>> different;
+  std::set<std::vector<int32_t>> different;
   for (const uint64_t seed : {1, 2})
     for (const auto stream : {"train", "validation"})
       for (const int64_t step : {int64_t(0), int64_t(1), int64_t(1) << 32})
@@ -157,14 +157,14 @@ TEST(CopyTask, PureFunctionOfItsArguments) {
   EXPECT_EQ(different.size(), 24U);
   EXPECT_THROW(
       {
-        std::vector<uint8_t> odd(7);
+        std::vector<int32_t> odd(7);
         copy_sequence(1, "train", 0, 0, odd);
       },
       ConfigError);
 }
 
 TEST(Dataset, Copy) {
-  const Dataset set = Dataset::open({.task = Task::copy, .seq = 16, .batch = 3}, 42, 0, "");
+  const Dataset set = Dataset::open({.task = Task::copy, .seq = 16, .batch = 3}, {});
   const Batch batch = set.train(7);
   EXPECT_EQ(batch.rows, 3);
   EXPECT_EQ(batch.scored, 24);
@@ -184,8 +184,8 @@ TEST(Dataset, TextIsStatelessAndInOrder) {
   for (int i = 0; i < 2000; ++i) text += char('a' + i % 26 + i / 700);
   const auto file = dir.write("text", text);
   const DataConfig data{.path = file.string(), .seq = 10, .batch = 4};
-  const Dataset set = Dataset::open(data, 42, 0, ""), resumed = Dataset::open(data, 1, 3, "");
-  EXPECT_EQ(set.bytes_per_epoch(), 1800);
+  const Dataset set = Dataset::open(data, {}), resumed = Dataset::open(data, {.seed = 1, .eval_windows = 3});
+  EXPECT_EQ(set.tokens_per_epoch(), 1800);
   for (const int64_t step : {0, 44, 45, 97}) {
     const Batch batch = set.train(step);
     EXPECT_EQ(std::string(batch.tokens.begin(), batch.tokens.end()), text.substr(size_t(step % 45) * 40, 40));
@@ -202,22 +202,22 @@ TEST(Dataset, TextIsStatelessAndInOrder) {
 TEST(Dataset, TooShort) {
   const TemporaryDirectory dir;
   const auto file = dir.write("short", std::string(100, 'x'));
-  EXPECT_EQ(message_of<IoError>([&] { Dataset::open({.path = file.string(), .seq = 512}, 42, 0, ""); }),
+  EXPECT_EQ(message_of<IoError>([&] { Dataset::open({.path = file.string(), .seq = 512}, {}); }),
             file.string() + ": too short: the training part has 90 of the 100 bytes, but 512 are needed; use longer data, or set data.seq or data.batch lower");
-  EXPECT_EQ(message_of<IoError>([&] { Dataset::open({.path = file.string(), .seq = 20}, 42, 0, ""); }).find(file.string() + ": too short: the validation part has 5 of"), 0U);
+  EXPECT_EQ(message_of<IoError>([&] { Dataset::open({.path = file.string(), .seq = 20}, {}); }).find(file.string() + ": too short: the validation part has 5 of"), 0U);
 }
 
 TEST(Dataset, RealText) {
   SPOOL_REQUIRE_DATA("enwik8/enwik8.prefix");
   const auto file = test::data_path("enwik8/enwik8.prefix");
-  const Dataset set = Dataset::open({.path = file.string(), .seq = 1024}, 42, 0, "");
+  const Dataset set = Dataset::open({.path = file.string(), .seq = 1024}, {});
   EXPECT_EQ(sizes(set.corpus()->split()), (std::vector<int64_t>{3738959, 207719, 207721}));
   EXPECT_EQ(set.validation_count(), 202);
   const Batch batch = set.train(0);
   EXPECT_EQ(std::string(batch.tokens.begin(), batch.tokens.begin() + 10), "<mediawiki");
-  std::set<uint8_t> seen;
+  std::set<int32_t> seen;
   for (int64_t step = 0; step < 3651; ++step)
-    for (const uint8_t byte : set.train(step).tokens) seen.insert(byte);
+    for (const int32_t byte : set.train(step).tokens) seen.insert(byte);
   EXPECT_GT(seen.size(), 190U);
   EXPECT_LE(seen.size(), 200U);
 }

@@ -13,8 +13,15 @@
 #include <string_view>
 #include <vector>
 
+#include "train/dataset.h"
+
 namespace spool::train::testing {
 namespace fs = std::filesystem;
+
+/// What the trainer would open a run's data with, and four validation sequences.
+inline DatasetOptions options_of(const RunConfig& config, TokenizerPtr tokenizer = {}) {
+  return {.seed = uint64_t(config.train.seed), .eval_windows = 4, .source_dir = SPOOL_SOURCE_DIR, .accumulate = config.train.accumulate, .tokenizer = std::move(tokenizer)};
+}
 
 /// A directory that lives as long as a test.
 class TemporaryDirectory {

@@ -16,12 +16,12 @@ struct Curve {
 Curve train(RunConfig config, Mode mode, int64_t chunk) {
   config.train.mode = mode;
   config.train.chunk = chunk;
-  const Dataset data = Dataset::open(config.data, uint64_t(config.train.seed), 4, SPOOL_SOURCE_DIR);
+  const Dataset data = Dataset::open(config.data, options_of(config));
   const auto model = make_model(config);
   const auto optimizer = make_optimizer(config, *model);
   Curve curve;
   for (int64_t step = 0; step < config.train.steps; ++step) {
-    const StepResult result = train_step(config, *model, *optimizer, to_tensors(data.train(step)), step);
+    const StepResult result = train_step(config, *model, *optimizer, feed(config, data.train(step)), step);
     EXPECT_FALSE(result.skipped);
     curve.losses.push_back(result.loss);
   }
@@ -68,8 +68,8 @@ void expect_one_curve(const RunConfig& config, int64_t chunk) {
 TEST(Trajectory, SlicesAndTheWholeSequenceTrainAlike) {
   SKIP_IN_SLOW_BUILD();
   RunConfig config = twenty_steps();
-  config.model.d_model /= 4;
-  config.model.d_ff /= 4;
+  config.model.performer.d_model /= 4;
+  config.model.performer.d_ff /= 4;
   config.data.seq /= 4;
   expect_one_curve(config, 75);
 }
@@ -79,8 +79,8 @@ TEST(Trajectory, SlicesAndTheWholeSequenceTrainAlikeAtFullSizeNightly) { expect_
 TEST(Trajectory, FineTuningDoesNotJump) {
   SKIP_IN_SLOW_BUILD();
   RunConfig config = twenty_steps();
-  config.model.d_model /= 4;
-  config.model.d_ff /= 4;
+  config.model.performer.d_model /= 4;
+  config.model.performer.d_ff /= 4;
   config.data.seq /= 8;
   const Curve full = train(config, Mode::full, 50), tuned = train(config, Mode::finetune, 50);
   const size_t half = full.losses.size() / 2;
