@@ -1,10 +1,12 @@
 #include "train/config.h"
 
 #include <fmt/format.h>
+#include <spool/nn/llama_files.h>
 #include <spool/tensor/error.h>
 
 #include <set>
 
+#include "train/loaded.h"
 #include "train/presets.h"
 
 namespace spool::train {
@@ -66,6 +68,33 @@ void validate_optim(const RunConfig& config, const Fields& fields) {
     reject(fields, "optim.step_at", "must be at least 1 for schedule step: the steps before the learning rate changes");
 }
 
+struct TomlSource {
+  std::string text, name;
+  bool positions;
+};
+void read(Fields& fields, const TomlSource& source) { read_toml(fields, source.text, source.name, source.positions); }
+
+constexpr std::string_view type_key = "model.type";
+void take_type(RunConfig& config, const TomlSource& source) {
+  Fields fields = fields_of(config);
+  read_toml_key(fields, type_key, source.text, source.name, source.positions);
+}
+void apply_only(RunConfig& config, const Override& setting) {
+  Fields fields = fields_of(config);
+  apply(fields, setting);
+}
+
+/// The model and the tokenizer of Hugging Face weights, and their directory's name.
+void take_weights_config(RunConfig& config, const std::filesystem::path& hf) {
+  config.model.type = ModelType::llama;
+  config.model.llama = nn::read_llama_config(hf);
+  std::error_code ignored;
+  const auto directory = std::filesystem::is_directory(hf, ignored) ? hf : hf.parent_path();
+  if (names_tokenizer(directory)) config.data.tokenizer = directory.string();
+  const auto name = std::filesystem::weakly_canonical(directory.empty() ? "." : directory, ignored).filename().string();
+  if (!name.empty()) config.name = name;
+}
+
 }  // namespace
 
 bool TrainConfig::chunked_at(int64_t step) const {
@@ -86,29 +115,32 @@ void validate(const RunConfig& config, const Fields& fields) {
 }
 
 RunConfig resolve(const Layers& layers) {
-  const std::string_view toml = layers.preset.empty() ? "" : preset(layers.preset).toml;
-  const std::string toml_source = fmt::format("preset {}", layers.preset);
-  const std::string file = layers.file.empty() ? "" : read_config_file(layers.file);
+  const TomlSource given_preset{layers.preset.empty() ? "" : std::string(preset(layers.preset).toml), fmt::format("preset {}", layers.preset), false};
+  const TomlSource file{layers.file.empty() ? "" : read_config_file(layers.file), layers.file.string(), true};
   RunConfig config;
-  {
-    // The type comes first: it says which fields [model] has.
-    constexpr std::string_view key = "model.type";
+  // The type comes first: it says which fields [model] has.
+  take_type(config, given_preset);
+  if (!layers.hf.empty()) {
     Fields fields = fields_of(config);
-    read_toml_key(fields, key, toml, toml_source, false);
-    read_toml_key(fields, key, file, layers.file.string());
-    for (const Override& setting : layers.settings)
-      if (setting.key == key) apply(fields, setting);
+    read(fields, given_preset);
+    take_weights_config(config, layers.hf);
   }
+  take_type(config, file);
+  for (const Override& setting : layers.settings)
+    if (setting.key == type_key) apply_only(config, setting);
+
   Fields fields = fields_of(config);
   fields.foreign = foreign_model_keys(config.model.type);
-  read_toml(fields, toml, toml_source, false);
-  read_toml(fields, file, layers.file.string());
+  if (layers.hf.empty()) read(fields, given_preset);
+  read(fields, file);
   std::set<std::string> seen;
   for (const Override& setting : layers.settings) {
     if (!seen.insert(setting.key).second)
       fail<ConfigError>(fmt::format("{}: '{}' is set twice on the command line; keep one of the two", setting.origin, setting.key));
     apply(fields, setting);
   }
+  if (!layers.hf.empty() && config.model.type != ModelType::llama)
+    reject(fields, type_key, fmt::format("does not go with --hf: the weights in {} are a llama's", layers.hf.string()));
   validate(config, fields);
   return config;
 }

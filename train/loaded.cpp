@@ -1,7 +1,9 @@
 #include "train/loaded.h"
 
+#include <spool/nn/llama_files.h>
 #include <spool/tensor/error.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct TokenizerFile {
+  std::string_view kind, name;
+};
+constexpr std::array<TokenizerFile, 3> tokenizer_files{{{"bpe", "tokenizer.json"}, {"sentencepiece", "tokenizer.model"}, {"llama2c", "tokenizer.bin"}}};
+
 LoadedModel load_run(const fs::path& run) {
   const auto checkpoint = newest_checkpoint(run);
   if (!checkpoint) fail<IoError>(run.string(), ": holds no checkpoint; a run writes one at its end and every train.save_every steps");
@@ -27,12 +34,32 @@ LoadedModel load_run(const fs::path& run) {
   return out;
 }
 
+LoadedModel load_weights(const fs::path& place) {
+  LoadedModel out;
+  std::unique_ptr<nn::Llama> model = nn::load_llama(place);
+  out.config.model.type = ModelType::llama;
+  out.config.model.llama = model->config();
+  if (fs::is_directory(place) && names_tokenizer(place)) out.config.data.tokenizer = place.string();
+  out.config.data.seq = std::min<int64_t>(out.config.data.seq, model->config().max_position_embeddings);
+  out.model = std::move(model);
+  return out;
+}
+
 }  // namespace
 
+bool names_tokenizer(const fs::path& directory) {
+  std::error_code ignored;
+  return std::ranges::any_of(tokenizer_files, [&](const auto& file) { return fs::exists(directory / file.name, ignored); });
+}
+
 LoadedModel load_model(const fs::path& place, const fs::path& tokenizer) {
-  if (!fs::exists(place / "config.toml")) fail<IoError>(place.string(), ": holds no run; give the directory that `spool train --out` wrote");
-  LoadedModel out = load_run(place);
+  const bool run = fs::exists(place / "config.toml");
+  if (!run && !fs::exists(place / "config.json") && place.extension() != ".bin")
+    fail<IoError>(place.string(), ": is no model; give a run's directory (config.toml), a Hugging Face directory (config.json) or a llama2.c .bin");
+  LoadedModel out = run ? load_run(place) : load_weights(place);
   if (!tokenizer.empty()) out.config.data.tokenizer = tokenizer.string();
+  if (out.config.data.tokenizer.empty() && out.config.model.vocab() < 256)
+    fail<ConfigError>("--tokenizer: is needed: ", place.string(), " has no tokenizer beside it, and its ", out.config.model.vocab(), " ids are too few for bytes");
   out.tokenizer = tokenizer_of(out.config);
   return out;
 }
@@ -42,12 +69,14 @@ TokenizerPtr tokenizer_of(const RunConfig& config) {
 }
 
 void keep_tokenizer(const std::string& source, const Tokenizer& tokenizer, const fs::path& directory) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> names{{{"bpe", "tokenizer.json"}, {"sentencepiece", "tokenizer.model"}, {"llama2c", "tokenizer.bin"}}};
-  for (const auto& [kind, name] : names) {
+  const auto copy = [&](const fs::path& from, const fs::path& to) {
+    if (fs::exists(from) && !fs::exists(to)) write_file_atomic(to, read_file(from));
+  };
+  for (const auto& [kind, name] : tokenizer_files) {
     if (tokenizer.kind() != kind) continue;
-    const fs::path file = fs::is_directory(source) ? fs::path(source) / name : fs::path(source), copy = directory / name;
-    std::error_code ignored;
-    if (!fs::equivalent(file, copy, ignored)) write_file_atomic(copy, read_file(file));
+    const fs::path file = fs::is_directory(source) ? fs::path(source) / name : fs::path(source);
+    copy(file, directory / name);
+    for (const auto* companion : {"tokenizer_config.json", "generation_config.json"}) copy(file.parent_path() / companion, directory / companion);
   }
 }
 

@@ -23,7 +23,9 @@ LoadedModel load_model(const std::filesystem::path& place, const std::filesystem
 
 /// The tokenizer that a configuration names; bytes if it names none.
 TokenizerPtr tokenizer_of(const RunConfig& config);
-/// Copies a tokenizer's file into `directory` under the name by which `open_tokenizer` finds it there. Bytes have none.
+/// Whether `open_tokenizer` finds one in a directory.
+bool names_tokenizer(const std::filesystem::path& directory);
+/// Copies a tokenizer's files into `directory` under the name by which `open_tokenizer` finds it there; what is there already stays. Bytes have none.
 void keep_tokenizer(const std::string& source, const Tokenizer& tokenizer, const std::filesystem::path& directory);
 
 }  // namespace spool::train

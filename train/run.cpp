@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <spool/autograd/arena.h>
-#include <spool/autograd/tape.h>
+#include <spool/nn/llama_files.h>
 #include <spool/tensor/error.h>
 
 #include <chrono>
@@ -87,6 +87,21 @@ struct Training {
   }
 };
 
+/// Starts from the weights in a Hugging Face directory. They are read under a ledger of their own: the run's begins with the model.
+void take_weights(nn::LanguageModel& model, const fs::path& hf) {
+  const With on(&Ambient::ledger, std::make_shared<Ledger>());
+  const Dtype dtype = model.named_parameters().front().second.dtype();
+  model.load(nn::load_llama(hf, {.dtype = dtype})->named_parameters());
+}
+
+/// What other programs load: the weights in Hugging Face's layout, and the tokenizer beside them.
+void write_weights(const Training& run) {
+  const auto* llama = dynamic_cast<const nn::Llama*>(run.model.get());
+  if (!llama) return;
+  nn::save_llama(*llama, run.options.out / "hf");
+  keep_tokenizer(run.config.data.tokenizer, *run.tokenizer, run.options.out / "hf");
+}
+
 void check_directory(const RunOptions& options) {
   const bool holds = newest_checkpoint(options.out).has_value() || fs::exists(options.out / "config.toml");
   if (options.resume && !newest_checkpoint(options.out)) fail<ConfigError>("--resume: ", options.out.string(), " holds no checkpoint to go on from");
@@ -104,6 +119,7 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
 
   run.plan = plan_run(config);
   run.model = make_model(config);
+  if (!options.hf.empty() && !options.resume) take_weights(*run.model, options.hf);
   run.optimizer = make_optimizer(config, *run.model);
   run.optimizer->prepare();
   if (options.resume) run.state = load_checkpoint(*newest_checkpoint(options.out), *run.model, *run.optimizer);
@@ -180,6 +196,7 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   if (!caught_signal) validate(outcome.steps);
   run.state.seconds += now() - since;
   save_checkpoint(options.out, *run.model, *run.optimizer, run.state, config.train.keep);
+  if (!caught_signal) write_weights(run);
   progress.finish();
   outcome.signal = caught_signal;
   outcome.planned_peak = run.plan.step.peak;
