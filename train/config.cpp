@@ -40,10 +40,10 @@ void validate_family(const RunConfig& config, const Fields& fields) {
   }
   const int64_t most = config.model.max_positions();
   if (most && config.data.seq - 1 > most)
-    reject(fields, "data.seq", fmt::format("is too long: the model has {} positions, and a sequence needs all but one of its tokens; set model.max_position_embeddings higher", most));
+    reject(fields, "data.seq", fmt::format("is too long: the model has {} positions, and a sequence needs all but one of its tokens; set {} higher", most, config.model.positions_key()));
   const bool bytes = config.data.tokenizer.empty();
   if (bytes && config.model.vocab() < 256)
-    reject(fields, fields.find("model.vocab") ? "model.vocab" : "model.vocab_size", "must be at least 256: the tokens are bytes; or set data.tokenizer");
+    reject(fields, config.model.vocab_key(), "must be at least 256: the tokens are bytes; or set data.tokenizer");
 }
 
 void validate_train(const RunConfig& config, const Fields& fields) {

@@ -9,9 +9,10 @@ namespace spool::train {
 namespace {
 
 int64_t vocab_of(const nn::PerformerConfig& c) { return c.vocab; }
-int64_t vocab_of(const nn::LlamaConfig& c) { return c.vocab_size; }
+int64_t vocab_of(const auto& c) { return c.vocab_size; }
 // Scaled rotary positions are there to go beyond the trained length.
 int64_t limit_of(const nn::PerformerConfig&) { return 0; }
+int64_t limit_of(const nn::GptConfig& c) { return c.n_positions; }
 int64_t limit_of(const nn::LlamaConfig& c) { return c.rope_scaling.rope_type == "default" ? c.max_position_embeddings : 0; }
 
 Fields fields_of_type(ModelConfig& config, ModelType type) {
@@ -29,6 +30,8 @@ int64_t ModelConfig::vocab() const {
 int64_t ModelConfig::max_positions() const {
   return chosen(*this, [](const auto& family) { return limit_of(family); });
 }
+std::string_view ModelConfig::vocab_key() const { return type == ModelType::performer ? "model.vocab" : "model.vocab_size"; }
+std::string_view ModelConfig::positions_key() const { return type == ModelType::gpt ? "model.n_positions" : "model.max_position_embeddings"; }
 void ModelConfig::validate() const {
   chosen(*this, [](const auto& family) { family.validate(); });
 }
@@ -55,6 +58,7 @@ std::unique_ptr<nn::LanguageModel> make_model(const ModelConfig& config, const n
   switch (config.type) {
     case ModelType::performer: break;
     case ModelType::llama: return std::make_unique<nn::Llama>(nn::root(options), config.llama);
+    case ModelType::gpt: return std::make_unique<nn::Gpt>(nn::root(options), config.gpt);
   }
   return std::make_unique<nn::Performer>(nn::root(options), config.performer);
 }

@@ -128,11 +128,79 @@ warmup = 100
 min_lr = 1e-5
 )";
 
-constexpr std::array<Preset, 4> all{{
+// Softmax attention on the bytes of enwik8, for two CPU cores: a LLaMA, and a GPT-2 of the same size to compare with.
+constexpr std::string_view llama_tiny = R"(
+name = "llama-tiny"
+[model]
+type = "llama"
+vocab_size = 256
+hidden_size = 256
+num_hidden_layers = 4
+num_attention_heads = 8
+num_key_value_heads = 4
+max_position_embeddings = 1024
+[data]
+task = "text"
+seq = 257
+batch = 4
+order = "shuffled"
+[train]
+steps = 2000
+seed = 42
+log_every = 20
+eval_every = 500
+eval_windows = 0
+save_every = 500
+[optim]
+name = "adamw"
+lr = 2e-3
+beta2 = 0.99
+weight_decay = 0.01
+clip = 1.0
+schedule = "cosine"
+warmup = 100
+min_lr = 1e-4
+)";
+
+constexpr std::string_view gpt_tiny = R"(
+name = "gpt-tiny"
+[model]
+type = "gpt"
+vocab_size = 256
+n_embd = 256
+n_layer = 4
+n_head = 8
+n_positions = 1024
+[data]
+task = "text"
+seq = 257
+batch = 4
+order = "shuffled"
+[train]
+steps = 2000
+seed = 42
+log_every = 20
+eval_every = 500
+eval_windows = 0
+save_every = 500
+[optim]
+name = "adamw"
+lr = 2e-3
+beta2 = 0.99
+weight_decay = 0.01
+clip = 1.0
+schedule = "cosine"
+warmup = 100
+min_lr = 1e-4
+)";
+
+constexpr std::array<Preset, 6> all{{
     {"copy", "the copying task, 1 layer, L = 512 (the paper's configuration I)", copy},
     {"ptb", "Penn Treebank bytes, 3 layers, L = 1024 (the paper's configuration II)", ptb},
     {"enwik8", "enwik8 bytes, 3 layers, L = 4096 (the paper's configuration III)", enwik8},
     {"enwik8-small", "enwik8 bytes for two CPU cores, 3 layers, L = 1024", enwik8_small},
+    {"llama-tiny", "a LLaMA on enwik8 bytes for two CPU cores, 4 layers, L = 257", llama_tiny},
+    {"gpt-tiny", "a GPT-2 of that size, to compare with", gpt_tiny},
 }};
 
 }  // namespace

@@ -87,7 +87,7 @@ struct Course {
   double accuracy = 0;        ///< Of the scored bytes of 16 fresh sequences, after the last step.
 };
 Course learn_configuration_1(Through way, uint64_t seed, int64_t chunk, int64_t steps) {
-  RunConfig config = resolve({.preset = "copy", .file = {}, .settings = {}});
+  RunConfig config = resolve({.preset = "copy", .file = {}, .hf = {}, .settings = {}});
   config.train.seed = int64_t(seed);
   const Dataset data = Dataset::open(config.data, {.seed = seed, .eval_windows = 16});
   const auto made = make_model(config);

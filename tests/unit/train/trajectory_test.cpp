@@ -45,7 +45,7 @@ std::pair<double, double> distance(const Curve& a, const Curve& b) {
 
 /// 20 steps of enwik8-small in f64, on enwik8 where it is at hand.
 RunConfig twenty_steps() {
-  RunConfig config = resolve({.preset = "enwik8-small", .file = {}, .settings = {}});
+  RunConfig config = resolve({.preset = "enwik8-small", .file = {}, .hf = {}, .settings = {}});
   const auto prefix = spool::test::data_path("enwik8/enwik8.prefix");
   config.data.path = fs::exists(prefix) ? prefix.string() : SPOOL_SOURCE_DIR;
   config.train.dtype = Dtype::f64;
