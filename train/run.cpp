@@ -98,7 +98,10 @@ void take_weights(nn::LanguageModel& model, const fs::path& hf) {
 void write_weights(const Training& run) {
   const auto* llama = dynamic_cast<const nn::Llama*>(run.model.get());
   if (!llama) return;
-  nn::save_llama(*llama, run.options.out / "hf");
+  nn::LlamaTokens tokens;
+  if (const auto begin = run.tokenizer->begin_token()) tokens.begin = *begin;
+  for (const int32_t end : run.tokenizer->end_tokens()) tokens.end.push_back(end);
+  nn::save_llama(*llama, run.options.out / "hf", int64_t(5) << 30, tokens);
   keep_tokenizer(run.config.data.tokenizer, *run.tokenizer, run.options.out / "hf");
 }
 

@@ -12,7 +12,7 @@ namespace {
 MemoryReport report_of(const RunConfig& config, const StepPlan& plan) {
   const std::vector<Event> before(plan.history.begin(), plan.history.end() - std::ptrdiff_t(plan.step.events.size()));
   MemoryReport report = make_report(plan.step, before);
-  report.title = fmt::format("Memory of a training step of {}: batch {}, {} bytes a sequence, {}", config.name, config.data.batch, config.data.seq,
+  report.title = fmt::format("Memory of a training step of {}: batch {}, {} tokens a sequence, {}", config.name, config.data.batch, config.data.seq,
                              config.train.chunk ? fmt::format("slices of {}", *config.train.chunk) : std::string("full gradient"));
   return report;
 }
