@@ -90,7 +90,7 @@ LlamaForCausalLM::Attention::Attention(Slot at, const LlamaConfig& c)
       v_proj(at("v_proj"), plain(c.hidden_size, c.key_value_heads() * c.head_size()), Init::normal(c.initializer_range)),
       o_proj(at("o_proj"), plain(c.num_attention_heads * c.head_size(), c.hidden_size), Init::normal(c.initializer_range)) {}
 
-Tensor LlamaForCausalLM::Attention::forward(const Tensor& x, const Tensor& angles, KeyValueCache* cache, int64_t layer) const {
+Tensor LlamaForCausalLM::Attention::mixed(const Tensor& x, const Tensor& angles, KeyValueCache* cache, int64_t layer) const {
   const int64_t batch = x.size(0), length = x.size(1), dim = config.head_size();
   const auto heads = [&](const Tensor& projected, int64_t count) { return reshape(projected, {batch, length, count, dim}); };
   const RotaryPairs pairs = config.rope_interleaved ? RotaryPairs::interleaved : RotaryPairs::rotate_half;
@@ -101,7 +101,11 @@ Tensor LlamaForCausalLM::Attention::forward(const Tensor& x, const Tensor& angle
     options.q_offset = cache->position;
     cache->append(layer, k, v);
   }
-  return o_proj(reshape(attention(q, k, v, options), {batch, length, config.num_attention_heads * dim}));
+  return reshape(attention(q, k, v, options), {batch, length, config.num_attention_heads * dim});
+}
+
+Tensor LlamaForCausalLM::Attention::forward(const Tensor& x, const Tensor& angles, KeyValueCache* cache, int64_t layer) const {
+  return o_proj(mixed(x, angles, cache, layer));  // queries, keys and values are let go of before
 }
 
 // FeedForward
@@ -112,7 +116,14 @@ LlamaForCausalLM::FeedForward::FeedForward(Slot at, const LlamaConfig& c)
       up_proj(at("up_proj"), plain(c.hidden_size, c.feed_forward_size()), Init::normal(c.initializer_range)),
       down_proj(at("down_proj"), plain(c.feed_forward_size(), c.hidden_size), Init::normal(c.initializer_range)) {}
 
-Tensor LlamaForCausalLM::FeedForward::forward(const Tensor& x) const { return down_proj(swiglu(gate_proj(x), up_proj(x))); }
+Tensor LlamaForCausalLM::FeedForward::forward(const Tensor& x) const {
+  Tensor gated;
+  {
+    const Tensor gate = gate_proj(x);  // named: the order of arguments is the compiler's, and plans are compared event by event
+    gated = swiglu(gate, up_proj(x));
+  }
+  return down_proj(gated);
+}
 
 // Block
 
@@ -130,11 +141,12 @@ Tensor LlamaForCausalLM::Block::forward(const Tensor& x, const Tensor& angles, c
     return checkpoint("block", [this, angles, inside](const Tensor& input) { return forward(input, angles, inside); }, x);
   }
   const auto attend = [this, angles, cache, layer](const Tensor& input) { return self_attn(input_layernorm(input), angles, cache, layer); };
-  const Tensor attended = options.recompute == Recompute::attention ? checkpoint("attention", attend, x) : attend(x);
+  const auto attended = [&] { return options.recompute == Recompute::attention ? checkpoint("attention", attend, x) : attend(x); };
+  // What attention returns is let go of as soon as it is added.
   if (options.feed_forward_chunk) {
-    return blockwise(x + attended, options.feed_forward_chunk, [this](const Tensor& h) { return h + mlp(post_attention_layernorm(h)); });
+    return blockwise(x + attended(), options.feed_forward_chunk, [this](const Tensor& h) { return h + mlp(post_attention_layernorm(h)); });
   }
-  const AddedNorm h = post_attention_layernorm.added(x, attended);
+  const AddedNorm h = post_attention_layernorm.added(x, attended());
   return h.sum + mlp(h.y);
 }
 
