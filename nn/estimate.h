@@ -51,6 +51,7 @@ struct Estimate {
 
 /// Throws ConfigError for options that have no closed form (yet): feed_forward_chunk.
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes);
+Estimate estimate(const GptConfig& config, const StepSizes& sizes);
 
 /// Bytes that one block keeps for backward: e·(4h + (2a + 2k)·d + 3f) + 8 + 4a a token with f32 statistics.
 int64_t block_saved_bytes(const LlamaConfig& config, const StepSizes& sizes);

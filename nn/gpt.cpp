@@ -95,8 +95,11 @@ Gpt::Decoder::Decoder(Slot at, const GptConfig& c)
 Tensor Gpt::Decoder::forward(const Tensor& tokens, const LossOptions& options, KeyValueCache* cache) const {
   const int64_t first = cache ? cache->position : 0, length = tokens.size(1), most = wpe.weight.value.size(0);
   if (first + length > most) fail<ShapeError>("gpt: ", first + length, " positions are more than n_positions = ", most);
-  const Tensor words = wte(tokens);
-  Tensor x = drop(words + expand(narrow(wpe.weight, 0, first, length), words.shape()));
+  const auto embedded = [&] {
+    const Tensor words = wte(tokens);
+    return words + expand(narrow(wpe.weight, 0, first, length), words.shape());
+  };
+  Tensor x = drop(embedded());
   for (int64_t i = 0; i < h.size(); ++i) x = h[i](x, options, cache, i);
   return ln_f(x);
 }

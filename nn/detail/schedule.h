@@ -32,4 +32,21 @@ int64_t declared_scratch(std::string_view op, const Metas& inputs, const void* a
 /// The same for a product [m, k]·[k, n].
 int64_t product_scratch(int64_t m, int64_t k, int64_t n, Dtype dtype);
 
+/// Parameters, gradients and optimizer state; checks the sizes.
+Estimate state_estimate(int64_t parameters, const StepSizes& sizes);
+
+/// The whole estimate: `step_from(base)` makes a step with run(), s, start and saved.
+template <class F>
+Estimate estimate_of(int64_t parameters, const StepSizes& sizes, const F& step_from) {
+  Estimate out = state_estimate(parameters, sizes);
+  auto step = step_from(out.parameter_bytes + out.optimizer_bytes);
+  step.run();
+  out.start_of_backward = step.start;
+  out.saved_bytes = step.saved;
+  out.end_of_backward = step.s.now("end of backward");
+  out.optimizer_step = step.s.now("optimizer step");
+  out.peak = step.s.peak();
+  return out;
+}
+
 }  // namespace spool::nn::detail

@@ -1,0 +1,101 @@
+#include <spool/nn/detail/decoder_step.h>
+#include <spool/nn/estimate.h>
+
+namespace spool::nn {
+namespace {
+
+struct GptStep : detail::DecoderStep {
+  const GptConfig& c;
+  const int64_t f, F, LSE, P;  // feed-forward width, bytes of [T, f], of attention's log-sums, of one sequence's positions
+
+  GptStep(const GptConfig& config, const StepSizes& sizes, int64_t base)
+      : DecoderStep(sizes, {config.n_embd, config.vocab_size, config.n_layer, 2}, base), c(config), f(c.feed_forward_size()), F(T * f * e), LSE(T * c.n_head * S), P(sizes.length * h * e) {}
+
+  int64_t scratch(bool backward) const { return attention_scratch(c.n_head, c.n_head, h / c.n_head, 0, backward); }
+
+  void embed() override {
+    s.op("wte", X, 0, copy);
+    s.op("wte + wpe", X);
+    s.drop(X);
+  }
+  void embed_backward() override {
+    s.op("sum over the batch", P);
+    s.op("wpe backward", c.n_positions * h * e);
+    s.drop(P);
+    s.op("wte backward", c.tie_word_embeddings ? 0 : V * h * e, 0, copy);
+    s.drop(X);
+  }
+
+  /// From x to what is added to it. What is kept: norm, queries with keys and values, out, lse.
+  void attention(bool kept) {
+    s.op("ln_1", X + (kept ? R : 0));
+    linear("c_attn", h, 3 * h);
+    s.op("attention", X + LSE, scratch(false));
+    if (!kept) s.drop(LSE);
+    linear("c_proj", h, h);
+    if (!kept) s.drop(5 * X);
+  }
+  /// From x and what attention gave to the block's output. What is kept: sum, norm, the inner layer before and after its activation.
+  void feed_forward(bool kept) {
+    s.op("add", X);
+    s.drop(X);
+    s.op("ln_2", X + (kept ? R : 0));
+    s.op("c_fc", kept ? 2 * F : F, linear_scratch(T, h, f));
+    linear("c_proj", f, h);
+    if (!kept) s.drop(F + X);
+    s.op("add", X);
+    s.drop(kept ? X : 2 * X);
+  }
+  void feed_forward_backward() {
+    linear_backward("mlp.c_proj backward", f, h, true);
+    s.drop(F);
+    s.op("activation backward", F);
+    linear_backward("c_fc backward", h, f, true);
+    s.drop(3 * F + X);
+    norm_backward("ln_2 backward", true);
+    s.drop(3 * X + R);
+  }
+  void attention_backward() {
+    linear_backward("attn.c_proj backward", h, h, true);
+    s.op("attention backward", 3 * X, scratch(true));
+    s.drop(5 * X + LSE);
+    s.op("slice backward", 3 * X);
+    s.drop(3 * X);
+    linear_backward("c_attn backward", h, 3 * h, true);
+    s.drop(4 * X);
+    norm_backward("ln_1 backward", true);
+    s.drop(2 * X + R);
+  }
+
+  void block() override {
+    attention(z.loss.recompute == Recompute::none);
+    feed_forward(z.loss.recompute != Recompute::block);
+  }
+  void block_backward() override {
+    const Recompute again = z.loss.recompute;
+    if (again == Recompute::block) {
+      attention(true);
+      feed_forward(true);
+      s.drop(X);  // the result is not used again
+    }
+    feed_forward_backward();
+    if (again == Recompute::attention) {
+      attention(true);
+      s.drop(X);
+    }
+    attention_backward();
+    s.drop(X);  // the block's input
+  }
+};
+
+}  // namespace
+
+Estimate estimate(const GptConfig& config, const StepSizes& sizes) {
+  config.validate();
+  const int64_t h = config.n_embd, f = config.feed_forward_size();
+  const int64_t block = 4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h;
+  const int64_t parameters = (config.tie_word_embeddings ? 1 : 2) * config.vocab_size * h + config.n_positions * h + config.n_layer * block + 2 * h;
+  return detail::estimate_of(parameters, sizes, [&](int64_t base) { return GptStep(config, sizes, base); });
+}
+
+}  // namespace spool::nn
