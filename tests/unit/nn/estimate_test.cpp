@@ -1,0 +1,161 @@
+// Closed form = plan, to the byte, over random configurations; = run for small ones; and the numbers of known models.
+#include "tests/support.h"
+
+namespace spool::test {
+namespace {
+
+using nn::Estimate;
+using nn::GptConfig;
+using nn::LlamaConfig;
+using nn::Recompute;
+using nn::StepSizes;
+
+/// What a step posts: its peak, and what is live when backward starts and ends.
+struct Posted {
+  int64_t peak = 0, start = 0, end = 0, parameters = 0, optimizer = 0, saved = 0, gradients = 0;
+};
+
+template <class Model, class Config>
+Posted step_of(const Config& config, const StepSizes& z, Device device) {
+  const auto ledger = std::make_shared<Ledger>();
+  const With on(&Ambient::ledger, ledger);
+  const Model model(nn::root({.dtype = z.dtype, .device = device}), config);
+  Posted out;
+  out.parameters = ledger->live_by_category()[Category::parameter];
+  std::unique_ptr<Optimizer> optimizer;
+  switch (z.optimizer) {
+    case nn::OptimizerState::none: optimizer = std::make_unique<Sgd>(model.named_parameters(), SgdOptions{.lr = 1e-3}); break;
+    case nn::OptimizerState::momentum: optimizer = std::make_unique<Sgd>(model.named_parameters(), SgdOptions{.lr = 1e-3, .momentum = 0.9}); break;
+    case nn::OptimizerState::adam: optimizer = std::make_unique<AdamW>(model.named_parameters(), AdamWOptions{.lr = 1e-3}); break;
+  }
+  optimizer->prepare();
+  out.optimizer = ledger->live_by_category()[Category::optimizer];
+  ledger->reset_peak();
+  {
+    Tensor tokens = empty({z.batch, z.length + 1}, z.byte_tokens ? Dtype::u8 : Dtype::i32, device);
+    fill(tokens, 3);
+    const nn::TokenBatch batch = nn::token_batch(tokens);
+    Tape tape;
+    const Tensor loss = model.training_loss(batch, z.loss);
+    out.start = ledger->live();
+    out.saved = out.start - out.parameters - out.optimizer - loss.nbytes() - tokens.nbytes();
+    tape.backward(loss);
+  }
+  out.end = ledger->live();
+  out.gradients = ledger->live_by_category()[Category::gradient];
+  optimizer->step();
+  optimizer->zero_grad();
+  out.peak = ledger->peak();
+  return out;
+}
+
+void expect_equal(const Estimate& e, const Posted& p, const StepSizes& z, const std::string& what) {
+  const int64_t tokens = z.batch * (z.length + 1) * (z.byte_tokens ? 1 : 4);
+  EXPECT_EQ(e.peak.bytes, p.peak) << what << ", at " << e.peak.at;
+  EXPECT_EQ(e.start_of_backward.bytes, p.start) << what;
+  EXPECT_EQ(e.end_of_backward.bytes, p.end + tokens) << what;  // the estimate's batch lives until the step ends
+  EXPECT_EQ(e.parameter_bytes, p.parameters) << what;
+  EXPECT_EQ(e.optimizer_bytes, p.optimizer) << what;
+  EXPECT_EQ(e.gradient_bytes, p.gradients) << what;
+  EXPECT_EQ(e.saved_bytes, p.saved + tokens) << what;
+}
+
+/// Choices drawn one after the other.
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : generator_(seed) {}
+  int64_t one_of(std::initializer_list<int64_t> values) { return values.begin()[generator_.integer(0, int64_t(values.size()) - 1)]; }
+
+ private:
+  Generator generator_;
+};
+
+StepSizes drawn_sizes(Draw& draw, int64_t vocabulary) {
+  StepSizes z{.batch = draw.one_of({1, 2, 3}), .length = draw.one_of({1, 17, 100, 257, 600})};
+  const Dtype dtypes[] = {Dtype::f32, Dtype::f64, Dtype::bf16};
+  z.dtype = dtypes[draw.one_of({0, 0, 1, 2})];
+  z.byte_tokens = vocabulary <= 256 && draw.one_of({0, 1});
+  z.loss.recompute = Recompute(draw.one_of({0, 1, 2}));
+  z.loss.loss_chunk = draw.one_of({0, 0, 33, 100, 4000});
+  z.optimizer = nn::OptimizerState(draw.one_of({0, 1, 2, 2}));
+  return z;
+}
+
+LlamaConfig drawn_llama(Draw& draw) {
+  LlamaConfig c{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .hidden_size = draw.one_of({32, 64, 96}), .intermediate_size = draw.one_of({0, 40, 200, 513}), .num_hidden_layers = draw.one_of({1, 2, 3}),
+                .num_attention_heads = draw.one_of({2, 4, 8}), .num_key_value_heads = draw.one_of({0, 1, 2}), .head_dim = draw.one_of({0, 0, 12}), .sliding_window = draw.one_of({0, 0, 7})};
+  c.tie_word_embeddings = draw.one_of({0, 1});
+  return c;
+}
+
+std::string text_of(const StepSizes& z, int64_t index) {
+  return "configuration " + std::to_string(index) + ": batch " + std::to_string(z.batch) + ", length " + std::to_string(z.length) + ", " + std::string(dtype_name(z.dtype)) + ", recompute " +
+         std::to_string(int(z.loss.recompute)) + ", loss chunk " + std::to_string(z.loss.loss_chunk);
+}
+
+TEST(Estimate, LlamaEqualsThePlanOverRandomConfigurations) {
+  Draw draw(11);
+  for (int64_t i = 0; i < 250; ++i) {
+    const LlamaConfig config = drawn_llama(draw);
+    const StepSizes z = drawn_sizes(draw, config.vocab_size);
+    expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, meta()), z, text_of(z, i));
+    if (HasFailure()) break;
+  }
+}
+
+TEST(Estimate, GptEqualsThePlanOverRandomConfigurations) {
+  Draw draw(12);
+  for (int64_t i = 0; i < 250; ++i) {
+    GptConfig config{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .n_positions = 700, .n_embd = draw.one_of({32, 64, 96}), .n_layer = draw.one_of({1, 2, 3}), .n_head = draw.one_of({2, 4, 8}),
+                     .n_inner = draw.one_of({0, 40, 200})};
+    config.tie_word_embeddings = draw.one_of({0, 1});
+    const StepSizes z = drawn_sizes(draw, config.vocab_size);
+    expect_equal(nn::estimate(config, z), step_of<nn::Gpt>(config, z, meta()), z, text_of(z, i));
+    if (HasFailure()) break;
+  }
+}
+
+TEST(Estimate, EqualsTheRun) {
+  Draw draw(13);
+  for (int64_t i = 0; i < 12; ++i) {
+    const LlamaConfig config = drawn_llama(draw);
+    StepSizes z = drawn_sizes(draw, config.vocab_size);
+    z.length = std::min<int64_t>(z.length, 100);
+    expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, cpu), z, text_of(z, i));
+  }
+}
+
+constexpr LlamaConfig known(int64_t h, int64_t layers, int64_t heads, int64_t key_heads, int64_t f, int64_t vocabulary = 32000) {
+  return {.vocab_size = vocabulary, .hidden_size = h, .intermediate_size = f, .num_hidden_layers = layers, .num_attention_heads = heads, .num_key_value_heads = key_heads};
+}
+
+TEST(Estimate, KnownModels) {
+  const LlamaConfig seven = known(4096, 32, 32, 32, 11008), thirteen = known(5120, 40, 40, 40, 13824), seventy = known(8192, 80, 64, 8, 28672), tiny = known(2048, 22, 32, 4, 5632);
+  const StepSizes mixed{.batch = 1, .length = 4096, .dtype = Dtype::bf16};
+  EXPECT_EQ(nn::estimate(seven, mixed).parameters, 6'738'415'616);
+  EXPECT_EQ(nn::estimate(thirteen, mixed).parameters, 13'015'864'320);
+  EXPECT_EQ(nn::estimate(seventy, mixed).parameters, 68'976'648'192);
+  EXPECT_EQ(nn::estimate(tiny, mixed).parameters, 1'100'048'384);
+  // bf16 parameters and gradients, f32 master copy and two moments: 16 bytes a parameter.
+  const Estimate e = nn::estimate(seven, mixed);
+  EXPECT_EQ(e.parameter_bytes + e.gradient_bytes + e.optimizer_bytes, 107'814'649'856);
+  // A block keeps e·(4h + (2a + 2k)·d + 3f) + 8 + 4a bytes a token: 2·(16384 + 16384 + 33024) + 136 and 2·(8192 + 4608 + 16896) + 136.
+  EXPECT_EQ(nn::block_saved_bytes(seven, mixed), 131'720 * 4096);
+  EXPECT_EQ(nn::block_saved_bytes(tiny, mixed), 59'528 * 4096);
+  EXPECT_EQ(nn::block_saved_bytes(seven, mixed) * 32, 17'264'803'840);
+}
+
+TEST(Estimate, StateOfEveryOptimizerAndType) {
+  const int64_t n = 6'738'415'616;
+  const auto bytes = [&](nn::OptimizerState kind, Dtype dtype) { return nn::optimizer_bytes(kind, n, dtype); };
+  EXPECT_EQ(bytes(nn::OptimizerState::none, Dtype::f32), 0);
+  EXPECT_EQ(bytes(nn::OptimizerState::momentum, Dtype::f32), 4 * n);
+  EXPECT_EQ(bytes(nn::OptimizerState::adam, Dtype::f32), 8 * n);
+  EXPECT_EQ(bytes(nn::OptimizerState::adam, Dtype::f64), 16 * n);
+  EXPECT_EQ(bytes(nn::OptimizerState::none, Dtype::bf16), 4 * n);
+  EXPECT_EQ(bytes(nn::OptimizerState::momentum, Dtype::bf16), 8 * n);
+  EXPECT_EQ(bytes(nn::OptimizerState::adam, Dtype::bf16), 12 * n);
+}
+
+}  // namespace
+}  // namespace spool::test
