@@ -83,8 +83,7 @@ void read_rope(const Fields& top, LlamaConfig& config) {
   if (rope.number("partial_rotary_factor", 1) != 1) rope.refuse("partial_rotary_factor", "only 1 is supported");
   if (s.rope_type == "default") return;
   s.factor = rope.number("factor");
-  s.original_max_position_embeddings = rope.integer("original_max_position_embeddings", 0);
-  if (s.rope_type != "llama3") return;
+  if (s.rope_type != "llama3") return;  // the others count from max_position_embeddings, whatever else is given
   s.low_freq_factor = rope.number("low_freq_factor");
   s.high_freq_factor = rope.number("high_freq_factor");
   s.original_max_position_embeddings = rope.integer("original_max_position_embeddings");
@@ -162,13 +161,13 @@ std::string detail::format_llama_config(const LlamaConfig& c, Dtype dtype, const
   double theta = c.rope_theta;
   json scaling;
   const RopeScalingConfig& s = c.rope_scaling;
+  const int64_t original = s.original_max_position_embeddings ? s.original_max_position_embeddings : c.max_position_embeddings;
   if (s.rope_type == "ntk") {
     theta *= std::pow(s.factor, double(c.head_size()) / double(c.head_size() - 2));
   } else if (s.rope_type != "default") {
     scaling = {{"rope_type", s.rope_type}, {"factor", s.factor}};
-    if (s.rope_type == "llama3") scaling.update({{"low_freq_factor", s.low_freq_factor}, {"high_freq_factor", s.high_freq_factor}});
-    if (s.rope_type == "llama3" || s.original_max_position_embeddings)
-      scaling["original_max_position_embeddings"] = s.original_max_position_embeddings ? s.original_max_position_embeddings : c.max_position_embeddings;
+    if (s.rope_type == "llama3")
+      scaling.update({{"low_freq_factor", s.low_freq_factor}, {"high_freq_factor", s.high_freq_factor}, {"original_max_position_embeddings", original}});
   }
   const char* type = dtype == Dtype::bf16 ? "bfloat16" : dtype == Dtype::f16 ? "float16" : dtype == Dtype::f64 ? "float64" : "float32";
   nlohmann::ordered_json out{{"architectures", {mistral ? "MistralForCausalLM" : "LlamaForCausalLM"}},
@@ -181,7 +180,7 @@ std::string detail::format_llama_config(const LlamaConfig& c, Dtype dtype, const
                              {"num_key_value_heads", c.key_value_heads()},
                              {"head_dim", c.head_size()},
                              {"hidden_act", "silu"},
-                             {"max_position_embeddings", c.max_position_embeddings},
+                             {"max_position_embeddings", s.rope_type == "dynamic" ? original : c.max_position_embeddings},
                              {"initializer_range", c.initializer_range},
                              {"rms_norm_eps", c.rms_norm_eps},
                              {"tie_word_embeddings", c.tie_word_embeddings},

@@ -41,8 +41,8 @@ struct LlamaTokens {
 
 /// Writes config.json, generation_config.json and model.safetensors (shards with an index above `shard_bytes`) so that Hugging Face
 /// transformers loads them. A model with interleaved rotary pairs is written with its q and k rows permuted to rotate-half, ntk scaling as
-/// the larger theta that it is, a sliding window as model type mistral. The directory appears whole or not at all, and replaces one that was
-/// there.
+/// the larger theta that it is, dynamic scaling's original length as max_position_embeddings, from which the reference counts, and a sliding
+/// window as model type mistral. The directory appears whole or not at all, and replaces one that was there.
 void save_llama(const Llama& model, const std::filesystem::path& directory, int64_t shard_bytes = int64_t(5) << 30, const LlamaTokens& tokens = {});
 
 }  // namespace spool::nn

@@ -188,7 +188,7 @@ TEST_F(LlamaFilesTest, ScalingsComeBackAsTheSameFunction) {
   std::set<std::vector<double>> different;
   for (const char* type : {"default", "linear", "ntk", "dynamic", "llama3"}) {
     LlamaConfig config = tiny;
-    config.max_position_embeddings = 6;
+    config.max_position_embeddings = 12;
     config.rope_theta = 500;
     config.rope_scaling = {.rope_type = type, .factor = 4, .low_freq_factor = 0.5, .original_max_position_embeddings = 6};
     const nn::Llama model(nn::root({.seed = 5, .dtype = Dtype::f64}), config);
@@ -295,7 +295,7 @@ TEST_F(LlamaFilesTest, TypesThatDifferOrAreHalvesBecomeFloats) {
 const std::string sizes = R"("vocab_size":32,"hidden_size":8,"intermediate_size":16,"num_hidden_layers":1,"num_attention_heads":2)";
 
 TEST_F(LlamaFilesTest, ConfigurationsOfManyAges) {
-  const auto read = [&](const std::string& more) { return nn::read_llama_config(write("config.json", "{" + sizes + "," + more + "}")); };
+  const auto read = [&](const std::string& more) { return nn::read_llama_config(write("config.json", concat("{", sizes, ",", more, "}"))); };
   LlamaConfig c = read(R"("model_type":"llama")");
   EXPECT_EQ(c.rms_norm_eps, 1e-6) << "the reference's default";
   EXPECT_EQ(c.rope_theta, 10000);
@@ -308,12 +308,12 @@ TEST_F(LlamaFilesTest, ConfigurationsOfManyAges) {
   c = read(R"("model_type":"llama","rope_scaling":{"type":"linear","factor":2.5})");
   EXPECT_EQ(c.rope_scaling.rope_type, "linear");
   EXPECT_EQ(c.rope_scaling.factor, 2.5);
-  c = read(R"("model_type":"llama","rope_scaling":{"rope_type":"dynamic","factor":2,"original_max_position_embeddings":null})");
+  c = read(R"("model_type":"llama","rope_scaling":{"rope_type":"dynamic","factor":2,"original_max_position_embeddings":7})");
   EXPECT_EQ(c.rope_scaling.rope_type, "dynamic");
   EXPECT_EQ(c.rotary().scaling.original, 2048);
   const std::string llama3 = R"("rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192)";
-  for (const std::string& more : {R"("rope_theta":500000.0,"rope_scaling":{)" + llama3 + "}", R"("rope_parameters":{"rope_theta":500000.0,)" + llama3 + "}"}) {
-    c = read(R"("model_type":"llama",)" + more);
+  for (const std::string& more : {concat(R"("rope_theta":500000.0,"rope_scaling":{)", llama3, "}"), concat(R"("rope_parameters":{"rope_theta":500000.0,)", llama3, "}")}) {
+    c = read(concat(R"("model_type":"llama",)", more));
     EXPECT_EQ(c.rope_theta, 500000);
     EXPECT_EQ(c.rotary().scaling.kind, RotaryScaling::Kind::llama3);
     EXPECT_EQ(c.rotary().scaling.factor, 8);
@@ -328,7 +328,7 @@ TEST_F(LlamaFilesTest, ConfigurationsOfManyAges) {
 }
 
 TEST_F(LlamaFilesTest, ConfigurationsThatCannotBeComputed) {
-  const auto refusal = [&](const std::string& more) { return message_of<ConfigError>([&] { nn::read_llama_config(write("config.json", "{" + sizes + more + "}")); }); };
+  const auto refusal = [&](const std::string& more) { return message_of<ConfigError>([&] { nn::read_llama_config(write("config.json", concat("{", sizes, more, "}"))); }); };
   const std::pair<const char*, const char*> cases[] = {
       {"", "model_type: is missing"},
       {R"(,"model_type":"gpt2")", "model_type: 'gpt2' is not supported"},
