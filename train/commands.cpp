@@ -26,6 +26,10 @@ using Json = nlohmann::ordered_json;
 void print_json(const Json& json) { fmt::print("{}\n", json.dump(2)); }
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
+void show_notice(const LoadedModel& loaded) {
+  if (!loaded.notice.empty()) fmt::print(stderr, "{}\n", loaded.notice);
+}
+
 /// "inputs 0 1, output 0": what an op keeps when every input wants a gradient.
 std::string saves_text(const OpInfo& op) {
   if (!op.saves) return "";
@@ -107,6 +111,7 @@ void run(const EvalCommand& command) {
   LoadedModel loaded = load_model(command.model, command.tokenizer);
   if (command.seq) loaded.config.data.seq = *command.seq;
   validate(loaded.config);
+  show_notice(loaded);
   const CorpusPtr corpus = command.text ? memory_corpus("--text", {command.text->begin(), command.text->end()}) : open_corpus(command.data);
   const Evaluation e = evaluate_text(loaded.config, *loaded.model, corpus, loaded.tokenizer);
   if (command.json)
@@ -118,6 +123,7 @@ void run(const EvalCommand& command) {
 void run(const GenerateCommand& command) {
   command.options.validate();
   const LoadedModel loaded = load_model(command.model, command.tokenizer);
+  show_notice(loaded);
   std::string text = command.prompt;
   if (!command.json) fmt::print("{}", command.prompt);
   std::fflush(stdout);

@@ -60,6 +60,7 @@ LoadedModel load_model(const fs::path& place, const fs::path& tokenizer) {
   if (!tokenizer.empty()) out.config.data.tokenizer = tokenizer.string();
   if (out.config.data.tokenizer.empty() && out.config.model.vocab() < 256)
     fail<ConfigError>("--tokenizer: is needed: ", place.string(), " has no tokenizer beside it, and its ", out.config.model.vocab(), " ids are too few for bytes");
+  if (out.config.data.tokenizer.empty() && !run) out.notice = no_tokenizer_notice;
   out.tokenizer = tokenizer_of(out.config);
   return out;
 }

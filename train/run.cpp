@@ -135,6 +135,7 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   const int64_t first = run.state.step, steps = config.train.steps;
   Progress progress(steps, first, Progress::options_for(stderr));
   if (!run.data.notice().empty()) progress.note(run.data.notice());
+  if (!options.hf.empty() && config.data.tokenizer.empty()) progress.note(no_tokenizer_notice);
   progress.note(fmt::format("{}: {} parameters, {}; a step needs {}", config.name, format_count(run.model->parameter_count()), run.data.note(), format_bytes(run.plan.step.peak)));
 
   const SignalWatch watch;

@@ -46,6 +46,8 @@ done
 "$SPOOL" generate llama-f32 --prompt 12 --tokens 20 --temperature 0 >a
 "$SPOOL" generate llama-f32/hf --prompt 12 --tokens 20 --temperature 0 >b
 cmp a b || fail "the exported weights say something else"
+"$SPOOL" generate llama-f32/hf --prompt 12 --tokens 1 2>&1 >/dev/null | grep -q -- "--tokenizer" || fail "weights without a tokenizer are read as bytes, and it does not say so"
+"$SPOOL" generate llama-f32 --prompt 12 --tokens 1 2>&1 >/dev/null | grep -q . && fail "a run of bytes needs no notice"
 [ "$("$SPOOL" eval llama-f32 --data text --seq 65)" = "$("$SPOOL" eval llama-f32/hf --data text --seq 65)" ] || fail "the exported weights have another loss"
 parameters=$("$SPOOL" plan --hf llama-f32/hf --json | grep -oP '"parameters": \K[0-9]+')
 [ "$("$SPOOL" plan --hf llama-f32/hf/config.json --json | grep -oP '"parameters": \K[0-9]+')" = "$parameters" ] || fail "plan --hf config.json"
