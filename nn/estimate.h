@@ -6,6 +6,7 @@
 // comments: T = batch · length tokens, h width, a and k query and key heads of d, f feed-forward width, V vocabulary, e bytes an element.
 #include <spool/nn/gpt.h>
 #include <spool/nn/llama.h>
+#include <spool/nn/performer.h>
 
 #include <cstdint>
 #include <string>
@@ -49,9 +50,10 @@ struct Estimate {
   Instant peak;                 ///< The highest of all instants, those between the three included.
 };
 
-/// Throws ConfigError for options that have no closed form (yet): feed_forward_chunk.
+/// Throws ConfigError for what has no closed form: feed_forward_chunk; of a Performer, slices, favor+ and dropout.
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes);
 Estimate estimate(const GptConfig& config, const StepSizes& sizes);
+Estimate estimate(const PerformerConfig& config, const StepSizes& sizes);
 
 /// Bytes that one block keeps for backward: e·(4h + (2a + 2k)·d + 3f) + 8 + 4a a token with f32 statistics.
 int64_t block_saved_bytes(const LlamaConfig& config, const StepSizes& sizes);

@@ -159,9 +159,12 @@ Tensor Performer::embedded(const Tensor& window) const {
 }
 
 Tensor Performer::hidden(const Tensor& window, int64_t position, Carry& carry) const {
-  const Tensor tokens = embedded(window);
-  const Tensor sinusoids = sinusoidal_positions(tokens.size(1), tokens.size(2), position, tokens.dtype(), tokens.device());
-  Tensor x = concat({tokens, expand(sinusoids, tokens.shape())}, -1);
+  const auto placed = [&] {
+    const Tensor tokens = embedded(window);
+    const Tensor sinusoids = sinusoidal_positions(tokens.size(1), tokens.size(2), position, tokens.dtype(), tokens.device());
+    return concat({tokens, expand(sinusoids, tokens.shape())}, -1);
+  };
+  Tensor x = placed();
   for (int64_t i = 0; i < layers_.size(); ++i) x = layers_[i](x, carry, int(i), position);
   return x;
 }

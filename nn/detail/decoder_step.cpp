@@ -58,7 +58,7 @@ void DecoderStep::loss_backward(int64_t chunk) {
   if (!chunk) {
     head_backward(T, copy);
     s.drop(e);
-    linear_backward("head backward", h, V);
+    linear_backward("head backward", h, V, widths.head_bias);
     return s.drop(T * V * e + X);
   }
   for (int64_t end = T, rows; end > 0; end -= rows) {
@@ -85,7 +85,7 @@ void DecoderStep::run() {
     block();
   }
   s.place("");
-  s.op("norm", X + R);
+  if (widths.final_norm) s.op("norm", X + R);
   loss(chunk);
   s.op("scale", e);
   s.drop(e);
@@ -96,8 +96,10 @@ void DecoderStep::run() {
   s.op("scale backward", e);
   s.drop(e);
   loss_backward(chunk);
-  norm_backward("norm backward", widths.statistics == 2);
-  s.drop(2 * X + R);
+  if (widths.final_norm) {
+    norm_backward("norm backward", widths.statistics == 2);
+    s.drop(2 * X + R);
+  }
   for (int64_t i = widths.layers - 1; i >= 0; --i) {
     s.place("layer", i);
     block_backward();

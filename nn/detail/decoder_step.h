@@ -5,9 +5,12 @@
 
 namespace spool::nn::detail {
 
-/// Widths of a decoder, and how many statistics a norm keeps a row.
+/// Widths of a decoder, and what differs between the families in what they share.
 struct DecoderWidths {
-  int64_t hidden, vocabulary, layers, statistics;
+  int64_t hidden, vocabulary, layers;
+  int64_t statistics;      ///< Kept by a norm for each row: 1 for rms, 2 for mean and scale.
+  bool final_norm = true;  ///< Before the head.
+  bool head_bias = false;
 };
 
 struct DecoderStep {

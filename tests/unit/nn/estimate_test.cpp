@@ -115,6 +115,29 @@ TEST(Estimate, GptEqualsThePlanOverRandomConfigurations) {
   }
 }
 
+nn::PerformerConfig drawn_performer(Draw& draw) {
+  nn::PerformerConfig config{.vocab = draw.one_of({50, 256, 1000}), .d_model = draw.one_of({32, 64, 96}), .layers = draw.one_of({1, 2, 3}), .heads = draw.one_of({2, 4, 8}), .d_ff = draw.one_of({40, 200, 513}),
+                             .ngram = draw.one_of({1, 1, 2, 4})};
+  config.norm = nn::NormPlacement(draw.one_of({0, 1}));
+  config.out_projection = draw.one_of({0, 0, 1});
+  return config;
+}
+StepSizes drawn_full(Draw& draw, int64_t vocabulary) {
+  StepSizes z = drawn_sizes(draw, vocabulary);
+  z.loss = {};
+  return z;
+}
+
+TEST(Estimate, PerformerEqualsThePlanOverRandomConfigurations) {
+  Draw draw(14);
+  for (int64_t i = 0; i < 250; ++i) {
+    const nn::PerformerConfig config = drawn_performer(draw);
+    const StepSizes z = drawn_full(draw, config.vocab);
+    expect_equal(nn::estimate(config, z), step_of<nn::Performer>(config, z, meta()), z, text_of(z, i));
+    if (HasFailure()) break;
+  }
+}
+
 TEST(Estimate, EqualsTheRun) {
   Draw draw(13);
   for (int64_t i = 0; i < 12; ++i) {
@@ -122,6 +145,10 @@ TEST(Estimate, EqualsTheRun) {
     StepSizes z = drawn_sizes(draw, config.vocab_size);
     z.length = std::min<int64_t>(z.length, 100);
     expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, cpu), z, text_of(z, i));
+    const nn::PerformerConfig performer = drawn_performer(draw);
+    StepSizes full = drawn_full(draw, performer.vocab);
+    full.length = std::min<int64_t>(full.length, 100);
+    expect_equal(nn::estimate(performer, full), step_of<nn::Performer>(performer, full, cpu), full, text_of(full, i));
   }
 }
 
