@@ -43,7 +43,7 @@ struct PerformerStep : detail::DecoderStep {
     s.drop(half + positions);
   }
   void embed_backward() override {
-    for (int64_t i = 0; i < c.ngram; ++i) s.op("embedding backward", V * h / 2 * e, 0, half + copy);
+    for (int64_t i = 0; i < c.ngram; ++i) s.op("embedding backward", V * h / 2 * e, 0, (T > 1 ? half : 0) + copy);  // the left half of rows, made contiguous
     s.drop(X);
     if (c.ngram > 1) s.drop(padded);
   }
