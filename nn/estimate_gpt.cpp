@@ -71,7 +71,7 @@ struct GptStep : detail::DecoderStep {
     attention(z.loss.recompute == Recompute::none);
     feed_forward(z.loss.recompute != Recompute::block);
   }
-  void block_backward() override {
+  void block_backward(int64_t) override {
     const Recompute again = z.loss.recompute;
     if (again == Recompute::block) {
       attention(true);

@@ -21,7 +21,6 @@ struct LlamaStep : detail::DecoderStep {
     s.op("rotary_angles", angles);
   }
   void embed_backward() override {
-    s.drop(angles);
     s.op("embedding backward", c.tie_word_embeddings ? 0 : V * h * e, 0, copy);
     s.drop(X);
   }
@@ -68,7 +67,7 @@ struct LlamaStep : detail::DecoderStep {
     s.drop(3 * X + R);
   }
   /// On to the cotangent of x.
-  void attention_backward() {
+  void attention_backward(bool last_use_of_angles) {
     linear_backward("o_proj backward", ad, h);
     s.op("attention backward", Q + 2 * K, scratch(true));
     s.drop(3 * Q + 2 * K + LSE);
@@ -79,7 +78,7 @@ struct LlamaStep : detail::DecoderStep {
     linear_backward("k_proj backward", h, kd);
     s.drop(K + X);
     s.op("rotary backward", Q);
-    s.drop(Q);
+    s.drop(Q + (last_use_of_angles ? angles : 0));
     linear_backward("q_proj backward", h, ad);
     s.drop(Q + 2 * X);
     norm_backward("input_layernorm backward", false);
@@ -90,7 +89,7 @@ struct LlamaStep : detail::DecoderStep {
     attention(z.loss.recompute == Recompute::none);
     feed_forward(z.loss.recompute != Recompute::block);
   }
-  void block_backward() override {
+  void block_backward(int64_t layer) override {
     const Recompute again = z.loss.recompute;
     if (again == Recompute::block) {
       attention(true);
@@ -102,7 +101,9 @@ struct LlamaStep : detail::DecoderStep {
       attention(true);
       s.drop(X);
     }
-    attention_backward();
+    const bool last_use = layer == 0 && again == Recompute::none;  // a scope holds the angles until it is done
+    attention_backward(last_use);
+    if (layer == 0 && !last_use) s.drop(angles);
     s.drop(X);  // the block's input
   }
 };

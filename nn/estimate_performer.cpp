@@ -85,7 +85,7 @@ struct PerformerStep : detail::DecoderStep {
     s.op("linear_attention backward", 3 * X + state, scratch(true));
     s.drop(state + 4 * X + den + (owns_cotangent ? X : 0));
   }
-  void block_backward() override {
+  void block_backward(int64_t) override {
     if (pre) {
       inner_backward();
       s.drop(X);

@@ -175,8 +175,7 @@ Tensor Performer::forward(const Tensor& tokens, int64_t position) const {
 }
 
 Tensor Performer::slice_loss(const TokenBatch& batch, int64_t begin, int64_t end, Carry& carry) const {
-  Tensor logits = head_(hidden(window(batch.tokens, begin, end), begin, carry));
-  if (dtype_size(logits.dtype()) == 2) logits = cast(logits, Dtype::f32);  // a sum of thousands of losses needs more digits
+  const Tensor logits = head_(hidden(window(batch.tokens, begin, end), begin, carry));
   return cross_entropy(logits, targets_of(batch, begin, end), {.reduction = Reduction::sum, .ignore_index = ignored_target});
 }
 

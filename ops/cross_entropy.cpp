@@ -73,7 +73,7 @@ struct CrossEntropyBackward {
     const Shape rows = rows_of(name, in[1], in[2]), gradient = attrs.reduction == Reduction::none ? rows : Shape{};
     if (in[0].shape != gradient || in[3].shape != rows)
       fail<ShapeError>(name, ": gradient ", in[0].shape, " and log-sums ", in[3].shape, " do not fit logits ", in[1].shape);
-    if (in[0].dtype != in[1].dtype || in[3].dtype != statistics_type(in[1].dtype))
+    if (in[0].dtype != statistics_type(in[1].dtype) || in[3].dtype != statistics_type(in[1].dtype))
       fail<DtypeError>(name, ": gradient ", dtype_name(in[0].dtype), " and log-sums ", dtype_name(in[3].dtype), " do not go with ", dtype_name(in[1].dtype));
     return {{in[1]}, {}};
   }
@@ -83,7 +83,8 @@ struct CrossEntropyBackward {
       using C = compute_t<T>;
       kernels::visit_index(name, k.in(2).dtype(), [&]<class I>() {
         const int64_t n = k.in(1).shape().back(), rows = k.in(2).numel();
-        const T *dy = static_cast<const T*>(k.in(0).raw()), *x = static_cast<const T*>(k.in(1).raw());
+        const C* dy = static_cast<const C*>(k.in(0).raw());
+        const T* x = static_cast<const T*>(k.in(1).raw());
         const I* target = static_cast<const I*>(k.in(2).raw());
         const C* lse = static_cast<const C*>(k.in(3).raw());
         T* dx = static_cast<T*>(k.out().raw());
@@ -91,7 +92,7 @@ struct CrossEntropyBackward {
         const C share = static_cast<C>(attrs.label_smoothing / double(n)), hit = static_cast<C>(1 - attrs.label_smoothing);
         parallel_blocks(rows, 10 * n, [&](int64_t r) {
           if (int64_t(target[r]) == attrs.ignore_index) return void(std::fill_n(dx + r * n, n, T(0.f)));
-          const C scale = static_cast<C>(dy[attrs.reduction == Reduction::none ? r : 0]) / static_cast<C>(scored);
+          const C scale = dy[attrs.reduction == Reduction::none ? r : 0] / static_cast<C>(scored);
           gradient_row<T, C>(x + r * n, dx + r * n, n, lse[r], scale, share);
           T& at = dx[r * n + int64_t(target[r])];
           at = static_cast<T>(static_cast<C>(at) - scale * hit);
@@ -122,7 +123,8 @@ struct CrossEntropy {
   static Inferred infer(const Metas& in, const Attrs& attrs) {
     const Shape rows = rows_of(name, in[0], in[1]);
     if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing < 1)) fail<ConfigError>(name, ": label_smoothing must be in [0, 1), got ", attrs.label_smoothing);
-    return {{Meta{attrs.reduction == Reduction::none ? rows : Shape{}, in[0].dtype, in[0].device}}, {Meta{rows, statistics_type(in[0].dtype), in[0].device}}};
+    const Dtype type = statistics_type(in[0].dtype);
+    return {{Meta{attrs.reduction == Reduction::none ? rows : Shape{}, type, in[0].device}}, {Meta{rows, type, in[0].device}}};
   }
   static int64_t scratch(const Metas& in, const Attrs&) { return (numel(in[1].shape) + row_block - 1) / row_block * int64_t(sizeof(double)); }
   static void cpu(const Kernel& k, const Attrs& attrs) {
@@ -133,7 +135,7 @@ struct CrossEntropy {
       kernels::visit_index(name, k.in(1).dtype(), [&]<class I>() {
         const T* x = static_cast<const T*>(k.in(0).raw());
         const I* target = static_cast<const I*>(k.in(1).raw());
-        T* y = static_cast<T*>(k.out().raw());
+        C* y = static_cast<C*>(k.out().raw());
         C* lse = k.wants(0) ? static_cast<C*>(k.residual(0).raw()) : nullptr;
         auto* partial = reinterpret_cast<double*>(k.scratch.data());
         const int64_t blocks = (rows + row_block - 1) / row_block;
@@ -152,7 +154,7 @@ struct CrossEntropy {
                 loss += attrs.label_smoothing * (double(l) - mean / double(n));
               }
             }
-            if (attrs.reduction == Reduction::none) y[r] = static_cast<T>(static_cast<C>(loss));
+            if (attrs.reduction == Reduction::none) y[r] = static_cast<C>(loss);
             total += loss;
           }
           partial[block] = total;
@@ -161,7 +163,7 @@ struct CrossEntropy {
         double total = 0;
         for (int64_t block = 0; block < blocks; ++block) total += partial[block];
         if (attrs.reduction == Reduction::mean) total /= double(std::max<int64_t>(1, count_scored(k.in(1), attrs.ignore_index)));
-        y[0] = static_cast<T>(static_cast<C>(total));
+        y[0] = static_cast<C>(total);
       });
     });
   }

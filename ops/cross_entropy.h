@@ -14,8 +14,9 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;   ///< ε: the target distribution is (1 − ε)·one-hot + ε/classes.
 };
 
-/// −log softmax(logits)[target] for logits [..., classes] and targets [...] (u8, i32 or i64): [] for sum and mean, [...] for none. Rows are
-/// added in f64 in fixed blocks. When every target is ignored, the mean is 0 with gradient 0 (a choice: others give NaN). IndexError for a
+/// −log softmax(logits)[target] for logits [..., classes] and targets [...] (u8, i32 or i64): [] for sum and mean, [...] for none, in f32
+/// for 16-bit logits (a sum of losses needs more digits than they have) and in the logits' type otherwise. Rows are added in f64 in fixed
+/// blocks. When every target is ignored, the mean is 0 with gradient 0 (a choice: others give NaN). IndexError for a
 /// target outside [0, classes) that is not the ignored value. Keeps logits, targets and each row's log Σ e^logit.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOptions options = {});
 

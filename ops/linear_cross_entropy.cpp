@@ -32,7 +32,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   if (whole) return reshape(result.pieces[0], targets.shape());
   if (options.reduction == Reduction::sum) return result.sums[0];
   const Tensor scored = sum(not_equal(cast(ids, Dtype::i64), double(options.ignore_index)));
-  return result.sums[0] / maximum(cast(scored, x.dtype()), full({}, 1, x.dtype(), x.device()));
+  const Dtype type = result.sums[0].dtype();
+  return result.sums[0] / maximum(cast(scored, type), full({}, 1, type, x.device()));
 }
 
 }  // namespace spool

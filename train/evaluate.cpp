@@ -49,14 +49,21 @@ Evaluation evaluate_text(const RunConfig& config, nn::LanguageModel& model, cons
   const Evaluating off(model);
   const TokenBytes lengths(tokenizer);
   const TokenStreamPtr tokens = token_stream(corpus, {0, corpus->size()}, tokenizer);
+  // A text starts with the begin token, where there is one, and a window with the last token of the one before: every token is asked for
+  // once, but for the first of a text that nothing stands before.
+  const std::optional<int32_t> begin = tokenizer ? tokenizer->begin_token() : std::nullopt;
+  const int32_t first = begin.value_or(0);
+  const int64_t shift = begin ? 1 : 0, count = tokens->size() + shift;
   Evaluation out;
-  for (int64_t at = 0; at + 1 < tokens->size(); at += config.data.seq) {
-    Batch batch{.rows = 1, .seq = std::min(config.data.seq, tokens->size() - at), .tokens = {}, .mask = {}, .narrow = is_bytes(tokenizer)};
-    if (batch.seq < 2) break;
+  for (int64_t at = 0; at + 1 < count; at += config.data.seq - 1) {
+    Batch batch{.rows = 1, .seq = std::min(config.data.seq, count - at), .tokens = {}, .mask = {}, .narrow = is_bytes(tokenizer)};
     batch.tokens.resize(size_t(batch.seq));
-    tokens->read(at, batch.tokens);
+    const size_t before = at < shift ? 1 : 0;
+    if (before) batch.tokens[0] = first;
+    tokens->read(at + int64_t(before) - shift, std::span(batch.tokens).subspan(before));
     batch.scored = batch.seq - 1;
     batch.bytes = lengths.of(std::span(batch.tokens).subspan(1));
+    if (before) batch.bytes += int64_t(tokenizer->piece(batch.tokens[1], first).size()) - lengths.of(batch.tokens[1]);  // its leading space is not the text's
     add_batch(out, config, model, batch);
   }
   if (out.tokens == 0) fail<IoError>(corpus->name(), ": ", tokens->size(), " ", tokens->unit(), " are too few; at least 2 are needed");

@@ -21,7 +21,8 @@ struct Evaluation {
 
 /// Over the validation sequences of a dataset. `keep_going(done, of)` is asked before each batch of sequences; on false the rest is left out.
 Evaluation evaluate(const RunConfig& config, nn::LanguageModel& model, const Dataset& data, const std::function<bool(int64_t done, int64_t of)>& keep_going = {});
-/// Over a whole corpus, cut into sequences of data.seq tokens of which the last may be shorter. The first token of each is not scored.
+/// Over a whole corpus, after the tokenizer's begin token where it has one, in windows of data.seq tokens of which each starts with the last
+/// token of the one before: every token is scored once, but for the first where nothing stands before it.
 Evaluation evaluate_text(const RunConfig& config, nn::LanguageModel& model, const CorpusPtr& corpus, const TokenizerPtr& tokenizer);
 
 }  // namespace spool::train

@@ -33,7 +33,7 @@ void DecoderStep::norm_backward(std::string_view name, bool bias) {
 /// Logits of `rows` rows and their loss; the logits and each row's log-sum are kept or not.
 void DecoderStep::head(int64_t rows, int64_t targets_copy, bool kept) {
   s.op("logits", rows * V * e, linear_scratch(rows, h, V));
-  s.op("cross_entropy", e + (kept ? rows * S : 0), declared_scratch("cross_entropy", {meta({rows, V}), Meta{{rows}, Dtype::i32}}), targets_copy);
+  s.op("cross_entropy", S + (kept ? rows * S : 0), declared_scratch("cross_entropy", {meta({rows, V}), Meta{{rows}, Dtype::i32}}), targets_copy);
   if (!kept) s.drop(rows * V * e);
 }
 void DecoderStep::head_backward(int64_t rows, int64_t targets_copy) {
@@ -48,16 +48,16 @@ void DecoderStep::loss(int64_t chunk) {
     head(std::min(chunk, T - at), 0, false);
     if (at == 0) s.op("sum", 8);
     s.op("sum", 8);
-    s.drop(8 + e);
+    s.drop(8 + S);
   }
-  s.op("sum", e);
+  s.op("sum", S);
   s.drop(8);
 }
 
 void DecoderStep::loss_backward(int64_t chunk) {
   if (!chunk) {
     head_backward(T, copy);
-    s.drop(e);
+    s.drop(S);
     linear_backward("head backward", h, V, widths.head_bias);
     return s.drop(T * V * e + X);
   }
@@ -65,15 +65,16 @@ void DecoderStep::loss_backward(int64_t chunk) {
     rows = (end - 1) % chunk + 1;
     const bool first = end == T;
     head(rows, 0, true);
-    s.drop(e);
+    s.drop(S);
     head_backward(rows, 0);
-    s.op("head backward", first ? V * h * e : 0, product_scratch(V, rows, h, z.dtype));
+    const bool apart = !first && e == 2;  // a product adds in place to f32 and f64 only
+    s.op("head backward", first || apart ? V * h * e : 0, product_scratch(V, rows, h, z.dtype));
     s.op("head backward", rows * h * e, product_scratch(rows, V, h, z.dtype));
-    s.drop(rows * V * e);
+    s.drop(rows * V * e + (apart ? V * h * e : 0));
     if (first) s.op("slice backward", X);
     s.drop(rows * h * e);
   }
-  s.drop(e + copy + X);
+  s.drop(S + copy + X);
 }
 
 void DecoderStep::run() {
@@ -87,14 +88,14 @@ void DecoderStep::run() {
   s.place("");
   if (widths.final_norm) s.op("norm", X + R);
   loss(chunk);
-  s.op("scale", e);
-  s.drop(e);
+  s.op("scale", S);
+  s.drop(S);
   start = s.now("start of backward");
-  saved = s.live() - before - e;
+  saved = s.live() - before - S;
 
-  s.op("loss gradient", e);
-  s.op("scale backward", e);
-  s.drop(e);
+  s.op("loss gradient", S);
+  s.op("scale backward", S);
+  s.drop(S);
   loss_backward(chunk);
   if (widths.final_norm) {
     norm_backward("norm backward", widths.statistics == 2);
@@ -102,11 +103,11 @@ void DecoderStep::run() {
   }
   for (int64_t i = widths.layers - 1; i >= 0; --i) {
     s.place("layer", i);
-    block_backward();
+    block_backward(i);
   }
   s.place("");
   embed_backward();
-  s.drop(e);  // the loss
+  s.drop(S);  // the loss
 }
 
 }  // namespace spool::nn::detail

@@ -31,7 +31,7 @@ struct DecoderStep {
  protected:
   virtual void embed() = 0;  ///< From tokens to x.
   virtual void block() = 0;
-  virtual void block_backward() = 0;
+  virtual void block_backward(int64_t layer) = 0;
   virtual void embed_backward() = 0;  ///< From x's cotangent, dropping it.
 
   Meta meta(const Shape& shape) const { return {shape, z.dtype}; }

@@ -64,7 +64,7 @@ void expect_equal(const Estimate& e, const Posted& p, const StepSizes& z, const 
 class Draw {
  public:
   explicit Draw(uint64_t seed) : generator_(seed) {}
-  int64_t one_of(std::initializer_list<int64_t> values) { return values.begin()[generator_.integer(0, int64_t(values.size()) - 1)]; }
+  int64_t one_of(std::initializer_list<int64_t> values) { return values.begin()[generator_.integer(0, int64_t(values.size()))]; }
 
  private:
   Generator generator_;

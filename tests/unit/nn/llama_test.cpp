@@ -163,8 +163,11 @@ void expect_close(const Step& got, const Step& expected, double limit, const std
     const auto a = got.gradients[i].second.to_vector<double>(), b = expected.gradients[i].second.to_vector<double>();
     double error = 0, size = 0;
     for (size_t j = 0; j < a.size(); ++j) error += (a[j] - b[j]) * (a[j] - b[j]), size += b[j] * b[j];
-    if (limit == 0) EXPECT_EQ(a, b) << got.gradients[i].first << ", " << what;
-    else EXPECT_LE(std::sqrt(error), limit * std::sqrt(size)) << got.gradients[i].first << ", " << what;
+    if (limit == 0) {
+      EXPECT_EQ(a, b) << got.gradients[i].first << ", " << what;
+    } else {
+      EXPECT_LE(std::sqrt(error), limit * std::sqrt(size)) << got.gradients[i].first << ", " << what;
+    }
   }
 }
 
@@ -262,7 +265,9 @@ int64_t peak_of_a_step(int64_t length, Device device) {
   {
     Tape tape;
     const Tensor loss = model.training_loss(nn::token_batch(tokens), {.loss_chunk = 2048, .feed_forward_chunk = 2048});
-    if (!device.meta) EXPECT_TRUE(std::isfinite(loss.item()));
+    if (!device.meta) {
+      EXPECT_TRUE(std::isfinite(loss.item()));
+    }
     tape.backward(loss);
   }
   for (const auto& [name, parameter] : model.named_parameters()) EXPECT_TRUE(parameter.grad().defined()) << name;
