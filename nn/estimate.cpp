@@ -10,12 +10,13 @@ int64_t optimizer_bytes(OptimizerState kind, int64_t elements, Dtype dtype) {
   return elements * (each * moments + (half ? 4 : 0));
 }
 
-Estimate detail::state_estimate(int64_t parameters, const StepSizes& sizes) {
+Estimate detail::state_estimate(int64_t parameters, int64_t buffers, const StepSizes& sizes) {
   if (sizes.loss.feed_forward_chunk) fail<ConfigError>("estimate: there is no closed form for feed_forward_chunk = ", sizes.loss.feed_forward_chunk, "; plan the step instead");
   if (sizes.batch < 1 || sizes.length < 1) fail<ConfigError>("estimate: batch and length must be at least 1, got ", sizes.batch, " and ", sizes.length);
   Estimate out;
   out.parameters = parameters;
-  out.parameter_bytes = out.gradient_bytes = parameters * int64_t(dtype_size(sizes.dtype));
+  out.gradient_bytes = parameters * int64_t(dtype_size(sizes.dtype));
+  out.parameter_bytes = out.gradient_bytes + buffers * int64_t(dtype_size(sizes.dtype));
   out.optimizer_bytes = optimizer_bytes(sizes.optimizer, parameters, sizes.dtype);
   return out;
 }

@@ -42,7 +42,8 @@ struct Instant {
 
 struct Estimate {
   int64_t parameters = 0;       ///< Elements; tied ones once.
-  int64_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;
+  int64_t parameter_bytes = 0;  ///< With those of buffers, which have no gradient: favor+'s random directions.
+  int64_t gradient_bytes = 0, optimizer_bytes = 0;
   int64_t saved_bytes = 0;      ///< What the tape keeps when backward starts, parameters not counted.
   Instant start_of_backward;    ///< Parameters, optimizer state, everything saved, the loss.
   Instant end_of_backward;      ///< Parameters, optimizer state, all gradients.
@@ -50,7 +51,8 @@ struct Estimate {
   Instant peak;                 ///< The highest of all instants, those between the three included.
 };
 
-/// Throws ConfigError for what has no closed form: feed_forward_chunk; of a Performer, slices, favor+ and dropout.
+/// Throws ConfigError for what has no closed form, feed_forward_chunk, and for what the model does not have. Takes as long for a million
+/// slices as for a few: those in the middle are alike.
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes);
 Estimate estimate(const GptConfig& config, const StepSizes& sizes);
 Estimate estimate(const PerformerConfig& config, const StepSizes& sizes);

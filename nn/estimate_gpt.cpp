@@ -8,8 +8,8 @@ struct GptStep : detail::DecoderStep {
   const GptConfig& c;
   const int64_t f, F, LSE, P;  // feed-forward width, bytes of [T, f], of attention's log-sums, of one sequence's positions
 
-  GptStep(const GptConfig& config, const StepSizes& sizes, int64_t base)
-      : DecoderStep(sizes, {config.n_embd, config.vocab_size, config.n_layer, 2}, base), c(config), f(c.feed_forward_size()), F(T * f * e), LSE(T * c.n_head * S), P(sizes.length * h * e) {}
+  GptStep(const GptConfig& config, const StepSizes& sizes, detail::Schedule& schedule)
+      : DecoderStep(sizes, {config.n_embd, config.vocab_size, config.n_layer, 2}, schedule), c(config), f(c.feed_forward_size()), F(T * f * e), LSE(T * c.n_head * S), P(sizes.length * h * e) {}
 
   int64_t scratch(bool backward) const { return attention_scratch(c.n_head, c.n_head, h / c.n_head, 0, backward); }
 
@@ -92,10 +92,11 @@ struct GptStep : detail::DecoderStep {
 
 Estimate estimate(const GptConfig& config, const StepSizes& sizes) {
   config.validate();
+  detail::require_whole(sizes);
   const int64_t h = config.n_embd, f = config.feed_forward_size();
   const int64_t block = 4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h;
   const int64_t parameters = (config.tie_word_embeddings ? 1 : 2) * config.vocab_size * h + config.n_positions * h + config.n_layer * block + 2 * h;
-  return detail::estimate_of(parameters, sizes, [&](int64_t base) { return GptStep(config, sizes, base); });
+  return detail::estimate_of(parameters, 0, sizes, [&](detail::Schedule& s) { return GptStep(config, sizes, s); });
 }
 
 }  // namespace spool::nn

@@ -10,8 +10,8 @@ struct LlamaStep : detail::DecoderStep {
   const int64_t Q, K, F, LSE;      // bytes of [T, ad], [T, kd], [T, f]; of attention's log-sums
   const int64_t angles;
 
-  LlamaStep(const LlamaConfig& config, const StepSizes& sizes, int64_t base)
-      : DecoderStep(sizes, {config.hidden_size, config.vocab_size, config.num_hidden_layers, 1}, base), c(config), ad(c.num_attention_heads * c.head_size()), kd(c.key_value_heads() * c.head_size()),
+  LlamaStep(const LlamaConfig& config, const StepSizes& sizes, detail::Schedule& schedule)
+      : DecoderStep(sizes, {config.hidden_size, config.vocab_size, config.num_hidden_layers, 1}, schedule), c(config), ad(c.num_attention_heads * c.head_size()), kd(c.key_value_heads() * c.head_size()),
         f(c.feed_forward_size()), Q(T * ad * e), K(T * kd * e), F(T * f * e), LSE(T * c.num_attention_heads * S), angles(sizes.length * c.head_size() * S) {}
 
   int64_t scratch(bool backward) const { return attention_scratch(c.num_attention_heads, c.key_value_heads(), c.head_size(), c.sliding_window, backward); }
@@ -21,6 +21,7 @@ struct LlamaStep : detail::DecoderStep {
     s.op("rotary_angles", angles);
   }
   void embed_backward() override {
+    if (z.loss.recompute != Recompute::none) s.drop(angles);  // a scope keeps what it captured until it has run again
     s.op("embedding backward", c.tie_word_embeddings ? 0 : V * h * e, 0, copy);
     s.drop(X);
   }
@@ -67,7 +68,7 @@ struct LlamaStep : detail::DecoderStep {
     s.drop(3 * X + R);
   }
   /// On to the cotangent of x.
-  void attention_backward(bool last_use_of_angles) {
+  void attention_backward(bool last) {
     linear_backward("o_proj backward", ad, h);
     s.op("attention backward", Q + 2 * K, scratch(true));
     s.drop(3 * Q + 2 * K + LSE);
@@ -78,7 +79,7 @@ struct LlamaStep : detail::DecoderStep {
     linear_backward("k_proj backward", h, kd);
     s.drop(K + X);
     s.op("rotary backward", Q);
-    s.drop(Q + (last_use_of_angles ? angles : 0));
+    s.drop(Q + (last && z.loss.recompute == Recompute::none ? angles : 0));
     linear_backward("q_proj backward", h, ad);
     s.drop(Q + 2 * X);
     norm_backward("input_layernorm backward", false);
@@ -89,7 +90,7 @@ struct LlamaStep : detail::DecoderStep {
     attention(z.loss.recompute == Recompute::none);
     feed_forward(z.loss.recompute != Recompute::block);
   }
-  void block_backward(int64_t layer) override {
+  void block_backward(int64_t index) override {
     const Recompute again = z.loss.recompute;
     if (again == Recompute::block) {
       attention(true);
@@ -101,9 +102,7 @@ struct LlamaStep : detail::DecoderStep {
       attention(true);
       s.drop(X);
     }
-    const bool last_use = layer == 0 && again == Recompute::none;  // a scope holds the angles until it is done
-    attention_backward(last_use);
-    if (layer == 0 && !last_use) s.drop(angles);
+    attention_backward(index == 0);
     s.drop(X);  // the block's input
   }
 };
@@ -111,16 +110,18 @@ struct LlamaStep : detail::DecoderStep {
 }  // namespace
 
 int64_t block_saved_bytes(const LlamaConfig& config, const StepSizes& sizes) {
-  const LlamaStep step(config, sizes, 0);
+  detail::Schedule schedule(0);
+  const LlamaStep step(config, sizes, schedule);
   return 4 * step.X + 2 * step.Q + 2 * step.K + 3 * step.F + 2 * step.R + step.LSE;
 }
 
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes) {
   config.validate();
+  detail::require_whole(sizes);
   const int64_t h = config.hidden_size, d = config.head_size(), a = config.num_attention_heads, k = config.key_value_heads();
   const int64_t block = 2 * h * a * d + 2 * h * k * d + 3 * h * config.feed_forward_size() + 2 * h;
   const int64_t parameters = (config.tie_word_embeddings ? 1 : 2) * config.vocab_size * h + config.num_hidden_layers * block + h;
-  return detail::estimate_of(parameters, sizes, [&](int64_t base) { return LlamaStep(config, sizes, base); });
+  return detail::estimate_of(parameters, 0, sizes, [&](detail::Schedule& s) { return LlamaStep(config, sizes, s); });
 }
 
 }  // namespace spool::nn

@@ -1,143 +1,107 @@
-#include <spool/nn/detail/decoder_step.h>
+#include <spool/nn/detail/performer_part.h>
 #include <spool/nn/estimate.h>
 #include <spool/tensor/error.h>
+
+#include <algorithm>
 
 namespace spool::nn {
 namespace {
 
-/// The full gradient, all positions on one tape.
-struct PerformerStep : detail::DecoderStep {
-  const PerformerConfig& c;
-  const int64_t f, F;            // feed-forward width, bytes of [T, f]
-  const int64_t half, positions; // bytes of the learned half of the embeddings, and of one sequence's sinusoids
-  const int64_t state, den;      // bytes of a layer's state and denominators
-  const int64_t padded;          // bytes of the tokens with those that stand before the first
-  const bool pre;
+using detail::PerformerEnds;
+using detail::PerformerPart;
+using detail::PerformerState;
+using detail::Schedule;
 
-  PerformerStep(const PerformerConfig& config, const StepSizes& sizes, int64_t base)
-      : DecoderStep(sizes, {config.d_model, config.vocab, config.layers, 2, false, true}, base), c(config), f(c.d_ff), F(T * f * e), half(X / 2), positions(sizes.length * h / 2 * e),
-        state(sizes.batch * c.heads * c.features() * (h / c.heads + 1) * S), den(T * c.heads * S), padded(z.batch * (z.length + c.ngram - 1) * (z.byte_tokens ? 1 : 4)), pre(c.norm == NormPlacement::pre) {}
+/// All positions on one tape.
+class FullStep {
+ public:
+  FullStep(const PerformerConfig& config, const StepSizes& sizes, Schedule& schedule) : state_(config, sizes), part_(config, sizes, state_, schedule, 0, sizes.length) {}
+  void forward() { part_.forward(true); }
+  void backward() { part_.backward(); }
 
-  int64_t scratch(bool backward) const {
-    const Meta x = meta({z.batch, z.length, c.heads, h / c.heads}), none{.defined = false};
-    return backward ? declared("linear_attention_backward", {x, none, x, x, x, none, x, none}) : declared("linear_attention", {x, x, x, none});
-  }
-  static int64_t declared(std::string_view op, const Metas& in) { return detail::declared_scratch(op, in); }
-
-  /// Tokens of the window that an embedding reads are contiguous only where there is one sequence.
-  void embed() override {
-    if (c.ngram > 1) {
-      const int64_t before = padded - T * (z.byte_tokens ? 1 : 4);
-      s.op("concat", before);
-      s.op("concat", padded);
-      s.drop(before);
-    }
-    s.op("embedding", half, 0, copy);
-    for (int64_t i = 1; i < c.ngram; ++i) {
-      s.op("embedding", half, 0, copy);
-      s.op("add", half);
-      s.drop(2 * half);
-    }
-    s.op("positions", positions);
-    s.op("concat", X);
-    s.drop(half + positions);
-  }
-  void embed_backward() override {
-    for (int64_t i = 0; i < c.ngram; ++i) s.op("embedding backward", V * h / 2 * e, 0, (T > 1 ? half : 0) + copy);  // the left half of rows, made contiguous
-    s.drop(X);
-    if (c.ngram > 1) s.drop(padded);
-  }
-
-  void queries_keys_values() {
-    for (const char* name : {"query", "key", "value"}) linear(name, h, h);
-  }
-  void mix() {
-    s.op("linear_attention", X + state + den, scratch(false));
-    s.drop(state);
-  }
-  void inner() {
-    s.op("up", 2 * F, linear_scratch(T, h, f));
-    linear("down", f, h);
-  }
-  void block() override {
-    if (pre) s.op("attention_norm", X + R);
-    queries_keys_values();
-    mix();
-    if (c.out_projection) linear("output", h, h);
-    if (!pre) s.op("attention_norm", X + R);
-    s.op("add", X);
-    if (!pre || c.out_projection) s.drop(X);  // what a norm gave, or the projection: nobody keeps it
-    if (pre) s.op("feed_forward_norm", X + R);
-    inner();
-    if (!pre) s.op("feed_forward_norm", X + R);
-    s.op("add", X);
-    s.drop(X);
-  }
-
-  void inner_backward() {
-    linear_backward("down backward", f, h, true);
-    s.drop(F);
-    s.op("activation backward", F);
-    linear_backward("up backward", h, f, true);
-    s.drop(3 * F);
-  }
-  void mix_backward(bool owns_cotangent) {
-    s.op("linear_attention backward", 3 * X + state, scratch(true));
-    s.drop(state + 4 * X + den + (owns_cotangent ? X : 0));
-  }
-  void block_backward(int64_t) override {
-    if (pre) {
-      inner_backward();
-      s.drop(X);
-      norm_backward("feed_forward_norm backward", true);
-      s.drop(3 * X + R);
-      if (c.out_projection) linear_backward("output backward", h, h, true);
-      mix_backward(c.out_projection);
-      linear_backward("value backward", h, h, true);
-      s.drop(X);
-      for (const char* name : {"key backward", "query backward"}) {
-        linear_backward(name, h, h, true);
-        s.drop(2 * X);
-      }
-      s.drop(X);
-      norm_backward("attention_norm backward", true);
-      s.drop(3 * X + R);
-      return;
-    }
-    norm_backward("feed_forward_norm backward", true);
-    s.drop(X + R);
-    linear_backward("down backward", f, h, true);
-    s.drop(X + F);
-    s.op("activation backward", F);
-    linear_backward("up backward", h, f, true);
-    s.drop(3 * F + 2 * X);
-    norm_backward("attention_norm backward", true);
-    s.drop(R);
-    if (c.out_projection) {
-      s.drop(X);  // the norm's input
-      linear_backward("output backward", h, h, true);
-      s.drop(X);
-    }
-    mix_backward(true);
-    for (const char* name : {"value backward", "key backward", "query backward"}) {
-      linear_backward(name, h, h, true);
-      s.drop(2 * X);
-    }
-    s.drop(X);
-  }
+ private:
+  const PerformerState state_;
+  PerformerPart part_;
 };
+
+/// Algorithm 1. Between slices there are the states alone; backward runs each slice again, from the last to the first.
+class SlicedStep {
+ public:
+  SlicedStep(const PerformerConfig& config, const StepSizes& sizes, Schedule& schedule)
+      : c_(config), z_(sizes), s_(schedule), state_(config, sizes), chunk_(std::min(*sizes.loss.chunk, sizes.length)), slices_((sizes.length + chunk_ - 1) / chunk_),
+        states_(config.layers * state_.bytes), stores_(sizes.loss.state == StatePolicy::store), initial_(config.layers * state_.size),
+        untouched_(stores_ || slices_ == 1 ? 0 : config.layers * sizes.batch * config.heads * config.features() * 4), loss_(sizes.dtype == Dtype::f64 ? 8 : 4), alike_(2 + (config.ngram - 2 + chunk_) / chunk_) {}
+
+  void forward() {
+    s_.op("initial states", initial_ + untouched_);
+    for (int64_t n = 0; n < slices_; ++n) {
+      if (const int64_t skipped = after_alike(n) - n; skipped > 0) {
+        if (stores_) s_.op("states", skipped * states_);
+        n += skipped;
+      }
+      PerformerPart part = slice(n);
+      part.ends.handed = true;
+      part.forward(false);
+      if (n > 0 && !stores_) s_.drop(states_);
+      if (n == 0) s_.op("sum", 8);
+      s_.op("sum", 8);
+      s_.drop(8 + loss_);
+    }
+    s_.op("sum", loss_);
+    s_.drop(8);
+  }
+
+  void backward() {
+    for (int64_t n = slices_ - 1; n >= 0; --n) {
+      if (n == after_alike(alike_) - 1) n = std::min(n, alike_);
+      const bool last = n == slices_ - 1;
+      PerformerPart part = slice(n);
+      part.gathered = !last;
+      part.ends = {.handed = true, .inverted = n > 0 && !stores_, .replaces = n > 0 && !stores_ && !last, .cotangent = !last, .wanted = true, .shared_loss = true};
+      part.forward(true);
+      s_.drop(states_ + loss_);  // neither states nor loss of the second run are used
+      part.backward();
+    }
+    const int64_t kept = stores_ ? slices_ : 1, reconstructed = !stores_ && slices_ > 1 ? 1 : 0;
+    s_.drop((kept + reconstructed + 1) * states_ + initial_ + untouched_ + loss_);  // the one is the initial states' cotangents
+  }
+
+ private:
+  PerformerPart slice(int64_t n) const { return PerformerPart(c_, z_, state_, s_, n * chunk_, std::min(z_.length, (n + 1) * chunk_)); }
+
+  /// Slices in the middle are alike, but for states that are stored. Of those from `alike_` on, this is the first that is not passed over.
+  int64_t after_alike(int64_t n) const { return n == alike_ ? std::max(n, slices_ - 3) : n; }
+
+  const PerformerConfig& c_;
+  const StepSizes& z_;
+  Schedule& s_;
+  const PerformerState state_;
+  const int64_t chunk_, slices_;
+  const int64_t states_;     // bytes of all layers' states
+  const bool stores_;
+  const int64_t initial_;    // bytes of the initial states: a zero each
+  const int64_t untouched_;  // bytes of what tells which rows no slice has changed yet
+  const int64_t loss_;       // bytes of a loss
+  const int64_t alike_;
+};
+
+void check(const StepSizes& sizes) {
+  if (sizes.loss.recompute != Recompute::none || sizes.loss.loss_chunk || sizes.loss.feed_forward_chunk)
+    fail<ConfigError>("estimate: recompute, loss_chunk, feed_forward_chunk: a Performer runs everything in slices; set chunk instead");
+  if (sizes.loss.chunk && *sizes.loss.chunk < 1) fail<ConfigError>("estimate: chunk must be at least 1, got ", *sizes.loss.chunk);
+}
 
 }  // namespace
 
 Estimate estimate(const PerformerConfig& config, const StepSizes& sizes) {
   config.validate();
-  if (sizes.loss.chunk) fail<ConfigError>("estimate: there is no closed form for chunk = ", *sizes.loss.chunk, "; plan the step instead");
-  if (config.feature.starts_with("favor")) fail<ConfigError>("estimate: there is no closed form for feature = \"", config.feature, "\"; plan the step instead");
-  if (config.dropout != 0) fail<ConfigError>("estimate: there is no closed form for dropout = ", config.dropout, "; plan the step instead");
+  check(sizes);
   const int64_t h = config.d_model, f = config.d_ff;
   const int64_t block = 3 * (h * h + h) + (config.out_projection ? h * h + h : 0) + 2 * h * f + f + h + 4 * h;
   const int64_t parameters = config.ngram * config.vocab * (h / 2) + config.layers * block + config.vocab * h + config.vocab;
-  return detail::estimate_of(parameters, sizes, [&](int64_t base) { return PerformerStep(config, sizes, base); });
+  const int64_t omega = config.feature.starts_with("favor") ? config.layers * config.heads * config.features() * (h / config.heads) : 0;
+  if (sizes.loss.chunk) return detail::estimate_of(parameters, omega, sizes, [&](Schedule& s) { return SlicedStep(config, sizes, s); });
+  return detail::estimate_of(parameters, omega, sizes, [&](Schedule& s) { return FullStep(config, sizes, s); });
 }
 
 }  // namespace spool::nn

@@ -32,20 +32,31 @@ int64_t declared_scratch(std::string_view op, const Metas& inputs, const void* a
 /// The same for a product [m, k]·[k, n].
 int64_t product_scratch(int64_t m, int64_t k, int64_t n, Dtype dtype);
 
-/// Parameters, gradients and optimizer state; checks the sizes.
-Estimate state_estimate(int64_t parameters, const StepSizes& sizes);
+/// Parameters, buffers (counted with them), gradients and optimizer state; checks the sizes.
+Estimate state_estimate(int64_t parameters, int64_t buffers, const StepSizes& sizes);
 
-/// The whole estimate: `step_from(base)` makes a step with run(), s, start and saved.
+/// The whole estimate. `made(schedule)` gives a model's step: forward() from the tokens to the loss before it is scaled, backward() from
+/// that loss' cotangent, which it drops, to all gradients.
 template <class F>
-Estimate estimate_of(int64_t parameters, const StepSizes& sizes, const F& step_from) {
-  Estimate out = state_estimate(parameters, sizes);
-  auto step = step_from(out.parameter_bytes + out.optimizer_bytes);
-  step.run();
-  out.start_of_backward = step.start;
-  out.saved_bytes = step.saved;
-  out.end_of_backward = step.s.now("end of backward");
-  out.optimizer_step = step.s.now("optimizer step");
-  out.peak = step.s.peak();
+Estimate estimate_of(int64_t parameters, int64_t buffers, const StepSizes& sizes, const F& made) {
+  Estimate out = state_estimate(parameters, buffers, sizes);
+  Schedule s(out.parameter_bytes + out.optimizer_bytes);
+  auto step = made(s);
+  const int64_t before = s.live(), loss = sizes.dtype == Dtype::f64 ? 8 : 4;
+  s.op("tokens", sizes.batch * (sizes.length + 1) * (sizes.byte_tokens ? 1 : 4));
+  step.forward();
+  s.op("scale", loss);
+  s.drop(loss);
+  out.start_of_backward = s.now("start of backward");
+  out.saved_bytes = s.live() - before - loss;
+  s.op("loss gradient", loss);
+  s.op("scale backward", loss);
+  s.drop(loss);
+  step.backward();
+  s.drop(loss);
+  out.end_of_backward = s.now("end of backward");
+  out.optimizer_step = s.now("optimizer step");
+  out.peak = s.peak();
   return out;
 }
 

@@ -116,10 +116,13 @@ TEST(Estimate, GptEqualsThePlanOverRandomConfigurations) {
 }
 
 nn::PerformerConfig drawn_performer(Draw& draw) {
-  nn::PerformerConfig config{.vocab = draw.one_of({50, 256, 1000}), .d_model = draw.one_of({32, 64, 96}), .layers = draw.one_of({1, 2, 3}), .heads = draw.one_of({2, 4, 8}), .d_ff = draw.one_of({40, 200, 513}),
-                             .ngram = draw.one_of({1, 1, 2, 4})};
+  nn::PerformerConfig config{.vocab = draw.one_of({50, 256, 1000}), .d_model = draw.one_of({32, 64, 96}), .layers = draw.one_of({1, 2, 3}), .heads = draw.one_of({1, 2, 4, 8}), .d_ff = draw.one_of({8, 40, 200, 513}),
+                             .ngram = draw.one_of({1, 1, 2, 4, 9})};
+  const char* features[] = {"sqr", "favor+", "favor+_3"};
+  config.feature = features[draw.one_of({0, 0, 1, 2})];
   config.norm = nn::NormPlacement(draw.one_of({0, 1}));
-  config.out_projection = draw.one_of({0, 0, 1});
+  config.out_projection = draw.one_of({0, 1});
+  config.dropout = 0.1 * double(draw.one_of({0, 1}));
   return config;
 }
 StepSizes drawn_full(Draw& draw, int64_t vocabulary) {
@@ -127,15 +130,65 @@ StepSizes drawn_full(Draw& draw, int64_t vocabulary) {
   z.loss = {};
   return z;
 }
+StepSizes drawn_slices(Draw& draw, int64_t vocabulary) {
+  StepSizes z = drawn_full(draw, vocabulary);
+  z.length = draw.one_of({1, 2, 17, 100, 257});
+  z.loss.chunk = draw.one_of({1, 2, 7, 16, 33, 99, 100, 600});
+  z.loss.state = StatePolicy(draw.one_of({0, 1, 2}));
+  return z;
+}
+std::string text_of(const nn::PerformerConfig& config, const StepSizes& z, int64_t index) {
+  return text_of(z, index) + ", chunk " + std::to_string(z.loss.chunk.value_or(0)) + ", state " + std::to_string(int(z.loss.state)) + ", feature " + config.feature + ", ngram " +
+         std::to_string(config.ngram) + ", norm " + std::to_string(int(config.norm)) + ", out_projection " + std::to_string(config.out_projection) + ", dropout " + std::to_string(config.dropout);
+}
 
 TEST(Estimate, PerformerEqualsThePlanOverRandomConfigurations) {
   Draw draw(14);
   for (int64_t i = 0; i < 250; ++i) {
     const nn::PerformerConfig config = drawn_performer(draw);
     const StepSizes z = drawn_full(draw, config.vocab);
-    expect_equal(nn::estimate(config, z), step_of<nn::Performer>(config, z, meta()), z, text_of(z, i));
+    expect_equal(nn::estimate(config, z), step_of<nn::Performer>(config, z, meta()), z, text_of(config, z, i));
     if (HasFailure()) break;
   }
+}
+
+TEST(Estimate, PerformerSlicesEqualThePlanOverRandomConfigurations) {
+  Draw draw(15);
+  for (int64_t i = 0; i < 400; ++i) {
+    const nn::PerformerConfig config = drawn_performer(draw);
+    const StepSizes z = drawn_slices(draw, config.vocab);
+    expect_equal(nn::estimate(config, z), step_of<nn::Performer>(config, z, meta()), z, text_of(config, z, i));
+    if (HasFailure()) break;
+  }
+}
+
+TEST(Estimate, SlicesInTheMiddleAreCountedThoughPassedOver) {
+  const nn::PerformerConfig config{.vocab = 256, .d_model = 32, .layers = 2, .heads = 2, .d_ff = 40, .ngram = 4};
+  for (const StatePolicy policy : {StatePolicy::subtract, StatePolicy::subtract64, StatePolicy::store}) {
+    StepSizes z{.length = 1500, .byte_tokens = true};
+    z.loss = {.chunk = 2, .state = policy};
+    expect_equal(nn::estimate(config, z), step_of<nn::Performer>(config, z, meta()), z, text_of(config, z, int64_t(policy)));
+  }
+  StepSizes far{.length = int64_t(1) << 40, .byte_tokens = true};
+  far.loss.chunk = 512;
+  StepSizes near = far;
+  near.length = 8192;
+  EXPECT_EQ(nn::estimate(config, far).peak.bytes - far.length, nn::estimate(config, near).peak.bytes - near.length);  // but for the tokens
+}
+
+TEST(Estimate, RefusesWhatTheModelRefuses) {
+  const auto refusal = [](const auto& config, const nn::LossOptions& loss) -> std::string {
+    try {
+      nn::estimate(config, StepSizes{.loss = loss});
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal(nn::PerformerConfig(), {.chunk = 0}).find("chunk must be at least 1, got 0"), std::string::npos);
+  EXPECT_NE(refusal(nn::PerformerConfig(), {.recompute = Recompute::block}).find("set chunk instead"), std::string::npos);
+  EXPECT_NE(refusal(LlamaConfig(), {.chunk = 64}).find("no state of fixed size to cut at"), std::string::npos);
+  EXPECT_NE(refusal(GptConfig(), {.chunk = 64}).find("no state of fixed size to cut at"), std::string::npos);
 }
 
 TEST(Estimate, EqualsTheRun) {
@@ -146,9 +199,11 @@ TEST(Estimate, EqualsTheRun) {
     z.length = std::min<int64_t>(z.length, 100);
     expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, cpu), z, text_of(z, i));
     const nn::PerformerConfig performer = drawn_performer(draw);
-    StepSizes full = drawn_full(draw, performer.vocab);
+    StepSizes full = drawn_full(draw, performer.vocab), slices = drawn_slices(draw, performer.vocab);
     full.length = std::min<int64_t>(full.length, 100);
-    expect_equal(nn::estimate(performer, full), step_of<nn::Performer>(performer, full, cpu), full, text_of(full, i));
+    if (*slices.loss.chunk < 7) slices.length = std::min<int64_t>(slices.length, 17);
+    expect_equal(nn::estimate(performer, full), step_of<nn::Performer>(performer, full, cpu), full, text_of(performer, full, i));
+    expect_equal(nn::estimate(performer, slices), step_of<nn::Performer>(performer, slices, cpu), slices, text_of(performer, slices, i));
   }
 }
 

@@ -1,0 +1,27 @@
+#include <spool/nn/detail/decoder_part.h>
+
+namespace spool::nn::detail {
+
+DecoderPart::DecoderPart(const StepSizes& sizes, const DecoderWidths& w, Schedule& schedule, int64_t positions)
+    : z(sizes), widths(w), s(schedule), length(positions), e(int64_t(dtype_size(sizes.dtype))), S(sizes.dtype == Dtype::f64 ? 8 : 4), T(sizes.batch * positions), h(w.hidden), V(w.vocabulary), X(T * h * e),
+      R(w.statistics * T * S), copy(sizes.batch > 1 ? T * (sizes.byte_tokens ? 1 : 4) : 0) {}
+
+int64_t DecoderPart::linear_scratch(int64_t rows, int64_t in, int64_t out) const {
+  return declared_scratch("linear", {meta({rows, in}), meta({out, in}), Meta{.defined = false}});
+}
+
+void DecoderPart::linear_backward(std::string_view name, int64_t rows, int64_t in, int64_t out, bool bias, bool added) {
+  const bool fresh = !added || half();  // gradients of 16 bits come to be on their own before they are added
+  const int64_t dw = fresh ? out * in * e : 0, db = fresh && bias ? out * e : 0;
+  s.op(name, dw, product_scratch(out, rows, in, z.dtype));
+  if (bias) s.op(name, db);
+  s.op(name, rows * in * e, product_scratch(rows, out, in, z.dtype));
+  if (added) s.drop(dw + db);
+}
+
+void DecoderPart::norm_backward(std::string_view name, bool bias) {
+  s.op(name, X + (gathered ? 0 : 2 * h * e), declared_scratch("norm_backward", {meta({T, h}), meta({T, h})}));
+  if (!bias && !gathered) s.drop(h * e);
+}
+
+}  // namespace spool::nn::detail

@@ -1,0 +1,40 @@
+#pragma once
+// What decoders are made of, told op by op, for so many positions of each sequence: all of them, or a slice. Private to the estimates.
+#include <spool/nn/detail/schedule.h>
+
+namespace spool::nn::detail {
+
+/// Widths of a decoder, and what differs between the families in what they share.
+struct DecoderWidths {
+  int64_t hidden, vocabulary, layers;
+  int64_t statistics;      ///< Kept by a norm for each row: 1 for rms, 2 for mean and scale.
+  bool final_norm = true;  ///< Before the head.
+  bool head_bias = false;
+};
+
+struct DecoderPart {
+  const StepSizes& z;
+  const DecoderWidths widths;
+  Schedule& s;
+  const int64_t length;      ///< Positions of each sequence.
+  const int64_t e, S, T;     ///< Bytes of an element and of a statistic, as the loss is one; tokens.
+  const int64_t h, V;
+  const int64_t X, R;        ///< Bytes of [T, h]; of a norm's statistics.
+  const int64_t copy;        ///< The tokens read or asked for, when they are not contiguous as they stand.
+  bool gathered = false;     ///< Every parameter has a gradient already, to which this part's are added.
+
+  DecoderPart(const StepSizes& sizes, const DecoderWidths& widths, Schedule& schedule, int64_t length);
+
+ protected:
+  bool half() const { return e == 2; }
+  Meta meta(const Shape& shape) const { return {shape, z.dtype}; }
+  void linear(std::string_view name, int64_t in, int64_t out) { s.op(name, T * out * e, linear_scratch(T, in, out)); }
+  /// Gradient of a weight [out, in] (and of a bias), then of its input [T, in].
+  void linear_backward(std::string_view name, int64_t in, int64_t out, bool bias = false) { linear_backward(name, T, in, out, bias, gathered); }
+  void linear_backward(std::string_view name, int64_t rows, int64_t in, int64_t out, bool bias, bool added);
+  /// dx [T, h] and the gradients of the weight and, where there is one, the bias; without one, what came in its place goes.
+  void norm_backward(std::string_view name, bool bias);
+  int64_t linear_scratch(int64_t rows, int64_t in, int64_t out) const;
+};
+
+}  // namespace spool::nn::detail
