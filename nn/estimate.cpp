@@ -11,7 +11,7 @@ int64_t optimizer_bytes(OptimizerState kind, int64_t elements, Dtype dtype) {
 }
 
 Estimate detail::state_estimate(int64_t parameters, int64_t buffers, const StepSizes& sizes) {
-  if (sizes.loss.feed_forward_chunk) fail<ConfigError>("estimate: there is no closed form for feed_forward_chunk = ", sizes.loss.feed_forward_chunk, "; plan the step instead");
+  if (sizes.loss.feed_forward_chunk < 0) fail<ConfigError>("estimate: feed_forward_chunk must be 0 or above, got ", sizes.loss.feed_forward_chunk);
   if (sizes.batch < 1 || sizes.length < 1) fail<ConfigError>("estimate: batch and length must be at least 1, got ", sizes.batch, " and ", sizes.length);
   Estimate out;
   out.parameters = parameters;

@@ -51,8 +51,7 @@ struct Estimate {
   Instant peak;                 ///< The highest of all instants, those between the three included.
 };
 
-/// Throws ConfigError for what has no closed form, feed_forward_chunk, and for what the model does not have. Takes as long for a million
-/// slices as for a few: those in the middle are alike.
+/// Throws ConfigError for what the model does not have. Takes as long for a million slices as for a few: those in the middle are alike.
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes);
 Estimate estimate(const GptConfig& config, const StepSizes& sizes);
 Estimate estimate(const PerformerConfig& config, const StepSizes& sizes);

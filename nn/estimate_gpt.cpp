@@ -1,24 +1,60 @@
+#include <spool/nn/detail/blockwise.h>
 #include <spool/nn/detail/decoder_step.h>
 #include <spool/nn/estimate.h>
 
 namespace spool::nn {
 namespace {
 
+detail::DecoderWidths widths_of(const GptConfig& c) { return {c.n_embd, c.vocab_size, c.n_layer, 2}; }
+
+/// The feed-forward block of some positions, from its norm on.
+struct GptFeedForward : detail::FeedForwardPart {
+  GptFeedForward(const GptConfig& c, const StepSizes& sizes, detail::Schedule& schedule, int64_t positions) : FeedForwardPart(sizes, widths_of(c), schedule, positions, c.feed_forward_size()) {}
+
+  /// Kept: norm, the inner layer before and after its activation.
+  void forward(bool kept) {
+    s.op("ln_2", X + (kept ? R : 0), 0, strided);
+    s.op("c_fc", kept ? 2 * F : F, linear_scratch(T, h, f));
+    linear("c_proj", f, h);
+    if (!kept) s.drop(F + X);
+  }
+  /// From the result's cotangent. `owned`: it goes once it has been used.
+  void backward(bool owned = false) {
+    linear_backward("mlp.c_proj backward", f, h, true, strided);
+    s.drop(F + (owned ? X : 0));
+    s.op("activation backward", F);
+    linear_backward("c_fc backward", h, f, true);
+    s.drop(3 * F + X);
+    norm_backward("ln_2 backward", true, strided);
+    s.drop(X + R);
+  }
+};
+
 struct GptStep : detail::DecoderStep {
   const GptConfig& c;
-  const int64_t f, F, LSE, P;  // feed-forward width, bytes of [T, f], of attention's log-sums, of one sequence's positions
+  const bool dropping;
+  const int64_t LSE, P;  // bytes of attention's log-sums, of one sequence's positions
 
   GptStep(const GptConfig& config, const StepSizes& sizes, detail::Schedule& schedule)
-      : DecoderStep(sizes, {config.n_embd, config.vocab_size, config.n_layer, 2}, schedule), c(config), f(c.feed_forward_size()), F(T * f * e), LSE(T * c.n_head * S), P(sizes.length * h * e) {}
+      : DecoderStep(sizes, widths_of(config), schedule), c(config), dropping(c.dropout > 0), LSE(T * c.n_head * S), P(sizes.length * h * e) {}
 
   int64_t scratch(bool backward) const { return attention_scratch(c.n_head, c.n_head, h / c.n_head, 0, backward); }
+
+  /// A result that nobody else holds goes through dropout.
+  void dropout(std::string_view name) {
+    if (!dropping) return;
+    s.op(name, X);
+    s.drop(X);
+  }
 
   void embed() override {
     s.op("wte", X, 0, copy);
     s.op("wte + wpe", X);
     s.drop(X);
+    dropout("drop");
   }
   void embed_backward() override {
+    dropout("drop backward");
     s.op("sum over the batch", P);
     s.op("wpe backward", c.n_positions * h * e);
     s.drop(P);
@@ -33,30 +69,33 @@ struct GptStep : detail::DecoderStep {
     s.op("attention", X + LSE, scratch(false));
     if (!kept) s.drop(LSE);
     linear("c_proj", h, h);
-    if (!kept) s.drop(5 * X);
+    if (dropping) s.op("attn_dropout", X);
+    s.drop((dropping ? X : 0) + (kept ? 0 : 5 * X));
   }
-  /// From x and what attention gave to the block's output. What is kept: sum, norm, the inner layer before and after its activation.
+  GptFeedForward rows(int64_t positions) const { return GptFeedForward(c, z, s, positions); }
+  /// From x and what attention gave to the block's output. What is kept: the sum and, where it does not run in pieces, what GptFeedForward keeps.
   void feed_forward(bool kept) {
     s.op("add", X);
     s.drop(X);
-    s.op("ln_2", X + (kept ? R : 0));
-    s.op("c_fc", kept ? 2 * F : F, linear_scratch(T, h, f));
-    linear("c_proj", f, h);
-    if (!kept) s.drop(F + X);
+    if (detail::in_pieces(z)) detail::blockwise<GptFeedForward>(*this, [this](int64_t positions) { return rows(positions); });
+    else rows(length).forward(kept);
+    if (dropping) s.op("mlp_dropout", X);
     s.op("add", X);
-    s.drop(kept ? X : 2 * X);
+    s.drop((dropping ? X : 0) + (kept ? X : 2 * X));
   }
   void feed_forward_backward() {
-    linear_backward("mlp.c_proj backward", f, h, true);
-    s.drop(F);
-    s.op("activation backward", F);
-    linear_backward("c_fc backward", h, f, true);
-    s.drop(3 * F + X);
-    norm_backward("ln_2 backward", true);
-    s.drop(3 * X + R);
+    if (dropping) s.op("mlp_dropout backward", X);
+    if (detail::in_pieces(z)) {
+      detail::blockwise_backward<GptFeedForward>(*this, dropping, [this](int64_t positions) { return rows(positions); });
+      return s.drop(X);
+    }
+    rows(length).backward(dropping);
+    s.drop(2 * X);
   }
   void attention_backward() {
+    if (dropping) s.op("attn_dropout backward", X);
     linear_backward("attn.c_proj backward", h, h, true);
+    if (dropping) s.drop(X);
     s.op("attention backward", 3 * X, scratch(true));
     s.drop(5 * X + LSE);
     s.op("slice backward", 3 * X);

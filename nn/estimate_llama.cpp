@@ -1,18 +1,58 @@
+#include <spool/nn/detail/blockwise.h>
 #include <spool/nn/detail/decoder_step.h>
 #include <spool/nn/estimate.h>
 
 namespace spool::nn {
 namespace {
 
+detail::DecoderWidths widths_of(const LlamaConfig& c) { return {c.hidden_size, c.vocab_size, c.num_hidden_layers, 1}; }
+
+/// The feed-forward block of some positions.
+struct LlamaFeedForward : detail::FeedForwardPart {
+  LlamaFeedForward(const LlamaConfig& c, const StepSizes& sizes, detail::Schedule& schedule, int64_t positions) : FeedForwardPart(sizes, widths_of(c), schedule, positions, c.feed_forward_size()) {}
+
+  /// From the norm to what is added. Kept: norm, gate, up, product.
+  void gated(bool kept) {
+    linear("gate_proj", h, f);
+    linear("up_proj", h, f);
+    s.op("swiglu", F);
+    if (!kept) s.drop(2 * F);
+    linear("down_proj", f, h);
+    if (!kept) s.drop(F);
+  }
+  /// From the cotangent of the block's output, which stays, to the norm's.
+  void gated_backward() {
+    linear_backward("down_proj backward", f, h, false, strided);
+    s.drop(F);
+    s.op("swiglu backward", 2 * F);
+    s.drop(3 * F);
+    linear_backward("up_proj backward", h, f);
+    s.drop(F);
+    linear_backward("gate_proj backward", h, f);
+    s.drop(F + 2 * X);
+  }
+  void forward(bool kept) {
+    s.op("post_attention_layernorm", X + (kept ? R : 0), 0, strided);
+    gated(kept);
+    s.op("add", X);
+    s.drop(kept ? X : 2 * X);
+  }
+  void backward() {
+    gated_backward();
+    norm_backward("post_attention_layernorm backward", false, strided);
+    s.drop(X + R);
+  }
+};
+
 struct LlamaStep : detail::DecoderStep {
   const LlamaConfig& c;
-  const int64_t ad, kd, f;         // widths of all query heads, of all key heads, of the feed-forward block
-  const int64_t Q, K, F, LSE;      // bytes of [T, ad], [T, kd], [T, f]; of attention's log-sums
+  const int64_t ad, kd;            // widths of all query heads, of all key heads
+  const int64_t Q, K, LSE;         // bytes of [T, ad], [T, kd]; of attention's log-sums
   const int64_t angles;
 
   LlamaStep(const LlamaConfig& config, const StepSizes& sizes, detail::Schedule& schedule)
-      : DecoderStep(sizes, {config.hidden_size, config.vocab_size, config.num_hidden_layers, 1}, schedule), c(config), ad(c.num_attention_heads * c.head_size()), kd(c.key_value_heads() * c.head_size()),
-        f(c.feed_forward_size()), Q(T * ad * e), K(T * kd * e), F(T * f * e), LSE(T * c.num_attention_heads * S), angles(sizes.length * c.head_size() * S) {}
+      : DecoderStep(sizes, widths_of(config), schedule), c(config), ad(c.num_attention_heads * c.head_size()), kd(c.key_value_heads() * c.head_size()),
+        Q(T * ad * e), K(T * kd * e), LSE(T * c.num_attention_heads * S), angles(sizes.length * c.head_size() * S) {}
 
   int64_t scratch(bool backward) const { return attention_scratch(c.num_attention_heads, c.key_value_heads(), c.head_size(), c.sliding_window, backward); }
 
@@ -41,29 +81,29 @@ struct LlamaStep : detail::DecoderStep {
     linear("o_proj", ad, h);
     if (!kept) s.drop(Q + X);
   }
-  /// From x and what attention gave to the block's output. What is kept: sum, norm, gate, up, product.
+  LlamaFeedForward rows(int64_t positions) const { return LlamaFeedForward(c, z, s, positions); }
+  /// From x and what attention gave to the block's output. What is kept: sum, norm, gate, up, product; the sum alone where it runs in pieces.
   void feed_forward(bool kept) {
+    if (detail::in_pieces(z)) {
+      s.op("add", X);
+      s.drop(X);
+      detail::blockwise<LlamaFeedForward>(*this, [this](int64_t positions) { return rows(positions); });
+      if (!kept) s.drop(X);
+      return;
+    }
     s.op("post_attention_layernorm", 2 * X + (kept ? R : 0));
     s.drop(X);
-    linear("gate_proj", h, f);
-    linear("up_proj", h, f);
-    s.op("swiglu", F);
-    if (!kept) s.drop(2 * F);
-    linear("down_proj", f, h);
-    if (!kept) s.drop(F);
+    rows(length).gated(kept);
     s.op("add", X);
     s.drop(kept ? X : 3 * X);
   }
   /// From the cotangent of the block's output to that of the sum.
   void feed_forward_backward() {
-    linear_backward("down_proj backward", f, h);
-    s.drop(F);
-    s.op("swiglu backward", 2 * F);
-    s.drop(3 * F);
-    linear_backward("up_proj backward", h, f);
-    s.drop(F);
-    linear_backward("gate_proj backward", h, f);
-    s.drop(F + 2 * X);
+    if (detail::in_pieces(z)) {
+      detail::blockwise_backward<LlamaFeedForward>(*this, false, [this](int64_t positions) { return rows(positions); });
+      return s.drop(X);
+    }
+    rows(length).gated_backward();
     norm_backward("post_attention_layernorm backward", false);
     s.drop(3 * X + R);
   }
@@ -112,7 +152,7 @@ struct LlamaStep : detail::DecoderStep {
 int64_t block_saved_bytes(const LlamaConfig& config, const StepSizes& sizes) {
   detail::Schedule schedule(0);
   const LlamaStep step(config, sizes, schedule);
-  return 4 * step.X + 2 * step.Q + 2 * step.K + 3 * step.F + 2 * step.R + step.LSE;
+  return 4 * step.X + 2 * step.Q + 2 * step.K + 3 * step.rows(sizes.length).F + 2 * step.R + step.LSE;
 }
 
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes) {

@@ -144,7 +144,8 @@ Tensor LlamaForCausalLM::Block::forward(const Tensor& x, const Tensor& angles, c
   const auto attended = [&] { return options.recompute == Recompute::attention ? checkpoint("attention", attend, x) : attend(x); };
   // What attention returns is let go of as soon as it is added.
   if (options.feed_forward_chunk) {
-    return blockwise(x + attended(), options.feed_forward_chunk, [this](const Tensor& h) { return h + mlp(post_attention_layernorm(h)); });
+    const Tensor sum = x + attended();
+    return blockwise(sum, options.feed_forward_chunk, [this](const Tensor& h) { return h + mlp(post_attention_layernorm(h)); });
   }
   const AddedNorm h = post_attention_layernorm.added(x, attended());
   return h.sum + mlp(h.y);

@@ -10,17 +10,18 @@ int64_t DecoderPart::linear_scratch(int64_t rows, int64_t in, int64_t out) const
   return declared_scratch("linear", {meta({rows, in}), meta({out, in}), Meta{.defined = false}});
 }
 
-void DecoderPart::linear_backward(std::string_view name, int64_t rows, int64_t in, int64_t out, bool bias, bool added) {
+void DecoderPart::linear_backward(std::string_view name, int64_t rows, int64_t in, int64_t out, bool bias, bool added, int64_t beside) {
   const bool fresh = !added || half();  // gradients of 16 bits come to be on their own before they are added
+  const int64_t reshaped = length > 1 ? beside : 0;  // one position of each sequence is a matrix as it lies
   const int64_t dw = fresh ? out * in * e : 0, db = fresh && bias ? out * e : 0;
-  s.op(name, dw, product_scratch(out, rows, in, z.dtype));
-  if (bias) s.op(name, db);
-  s.op(name, rows * in * e, product_scratch(rows, out, in, z.dtype));
+  s.op(name, dw, product_scratch(out, rows, in, z.dtype), reshaped);
+  if (bias) s.op(name, db, 0, beside);
+  s.op(name, rows * in * e, product_scratch(rows, out, in, z.dtype), reshaped);
   if (added) s.drop(dw + db);
 }
 
-void DecoderPart::norm_backward(std::string_view name, bool bias) {
-  s.op(name, X + (gathered ? 0 : 2 * h * e), declared_scratch("norm_backward", {meta({T, h}), meta({T, h})}));
+void DecoderPart::norm_backward(std::string_view name, bool bias, int64_t beside) {
+  s.op(name, X + (gathered ? 0 : 2 * h * e), declared_scratch("norm_backward", {meta({T, h}), meta({T, h})}), beside);
   if (!bias && !gathered) s.drop(h * e);
 }
 

@@ -29,11 +29,12 @@ struct DecoderPart {
   bool half() const { return e == 2; }
   Meta meta(const Shape& shape) const { return {shape, z.dtype}; }
   void linear(std::string_view name, int64_t in, int64_t out) { s.op(name, T * out * e, linear_scratch(T, in, out)); }
-  /// Gradient of a weight [out, in] (and of a bias), then of its input [T, in].
-  void linear_backward(std::string_view name, int64_t in, int64_t out, bool bias = false) { linear_backward(name, T, in, out, bias, gathered); }
-  void linear_backward(std::string_view name, int64_t rows, int64_t in, int64_t out, bool bias, bool added);
+  /// Gradient of a weight [out, in] (and of a bias), then of its input [T, in]. `beside`: the cotangent made contiguous, where it is not.
+  void linear_backward(std::string_view name, int64_t in, int64_t out, bool bias = false, int64_t beside = 0) { linear_backward(name, T, in, out, bias, gathered, beside); }
+  void linear_backward(std::string_view name, int64_t rows, int64_t in, int64_t out, bool bias, bool added, int64_t beside = 0);
   /// dx [T, h] and the gradients of the weight and, where there is one, the bias; without one, what came in its place goes.
-  void norm_backward(std::string_view name, bool bias);
+  /// `beside`: x made contiguous.
+  void norm_backward(std::string_view name, bool bias, int64_t beside = 0);
   int64_t linear_scratch(int64_t rows, int64_t in, int64_t out) const;
 };
 

@@ -77,6 +77,7 @@ StepSizes drawn_sizes(Draw& draw, int64_t vocabulary) {
   z.byte_tokens = vocabulary <= 256 && draw.one_of({0, 1});
   z.loss.recompute = Recompute(draw.one_of({0, 1, 2}));
   z.loss.loss_chunk = draw.one_of({0, 0, 33, 100, 4000});
+  z.loss.feed_forward_chunk = draw.one_of({0, 0, 1, 16, 99, 256, 4000});
   z.optimizer = nn::OptimizerState(draw.one_of({0, 1, 2, 2}));
   return z;
 }
@@ -88,14 +89,23 @@ LlamaConfig drawn_llama(Draw& draw) {
   return c;
 }
 
+GptConfig drawn_gpt(Draw& draw) {
+  GptConfig c{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .n_positions = 700, .n_embd = draw.one_of({32, 64, 96}), .n_layer = draw.one_of({1, 2, 3}), .n_head = draw.one_of({2, 4, 8}),
+              .n_inner = draw.one_of({0, 40, 200})};
+  c.tie_word_embeddings = draw.one_of({0, 1});
+  c.dropout = 0.1 * double(draw.one_of({0, 1}));
+  return c;
+}
+
 std::string text_of(const StepSizes& z, int64_t index) {
   return "configuration " + std::to_string(index) + ": batch " + std::to_string(z.batch) + ", length " + std::to_string(z.length) + ", " + std::string(dtype_name(z.dtype)) + ", recompute " +
-         std::to_string(int(z.loss.recompute)) + ", loss chunk " + std::to_string(z.loss.loss_chunk);
+         std::to_string(int(z.loss.recompute)) + ", loss chunk " + std::to_string(z.loss.loss_chunk) + ", feed-forward chunk " +
+         std::to_string(z.loss.feed_forward_chunk);
 }
 
 TEST(Estimate, LlamaEqualsThePlanOverRandomConfigurations) {
   Draw draw(11);
-  for (int64_t i = 0; i < 250; ++i) {
+  for (int64_t i = 0; i < 300; ++i) {
     const LlamaConfig config = drawn_llama(draw);
     const StepSizes z = drawn_sizes(draw, config.vocab_size);
     expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, meta()), z, text_of(z, i));
@@ -105,10 +115,8 @@ TEST(Estimate, LlamaEqualsThePlanOverRandomConfigurations) {
 
 TEST(Estimate, GptEqualsThePlanOverRandomConfigurations) {
   Draw draw(12);
-  for (int64_t i = 0; i < 250; ++i) {
-    GptConfig config{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .n_positions = 700, .n_embd = draw.one_of({32, 64, 96}), .n_layer = draw.one_of({1, 2, 3}), .n_head = draw.one_of({2, 4, 8}),
-                     .n_inner = draw.one_of({0, 40, 200})};
-    config.tie_word_embeddings = draw.one_of({0, 1});
+  for (int64_t i = 0; i < 300; ++i) {
+    const GptConfig config = drawn_gpt(draw);
     const StepSizes z = drawn_sizes(draw, config.vocab_size);
     expect_equal(nn::estimate(config, z), step_of<nn::Gpt>(config, z, meta()), z, text_of(z, i));
     if (HasFailure()) break;
@@ -198,6 +206,8 @@ TEST(Estimate, EqualsTheRun) {
     StepSizes z = drawn_sizes(draw, config.vocab_size);
     z.length = std::min<int64_t>(z.length, 100);
     expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, cpu), z, text_of(z, i));
+    const GptConfig gpt = drawn_gpt(draw);
+    expect_equal(nn::estimate(gpt, z), step_of<nn::Gpt>(gpt, z, cpu), z, text_of(z, i));
     const nn::PerformerConfig performer = drawn_performer(draw);
     StepSizes full = drawn_full(draw, performer.vocab), slices = drawn_slices(draw, performer.vocab);
     full.length = std::min<int64_t>(full.length, 100);
