@@ -89,7 +89,7 @@ int run(const TrainCommand& command) {
     print_json({{"schema", "spool.train/1"}, {"steps", r.steps}, {"loss", number(r.loss)},
                 {"validation", {{"loss", number(r.validation.loss())}, {"bits_per_byte", number(r.validation.bits_per_byte())}}},
                 {"tokens_per_second", number(r.tokens_per_second)},
-                {"peak", {{"closed_form", nullptr}, {"planned", r.planned_peak}, {"measured", r.measured_peak}}}, {"run", out.string()}});
+                {"peak", {{"closed_form", r.closed_form_peak ? Json(*r.closed_form_peak) : Json()}, {"planned", r.planned_peak}, {"measured", r.measured_peak}}}, {"run", out.string()}});
   } else if (r.signal) {
     fmt::print(stderr, "stopped after {} steps; go on with --resume\n", format_count(r.steps));
   } else {

@@ -204,6 +204,7 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   progress.finish();
   outcome.signal = caught_signal;
   outcome.planned_peak = run.plan.step.peak;
+  if (const auto known = closed_form(config, run.plan.chunked)) outcome.closed_form_peak = known->peak.bytes;
   outcome.measured_peak = run.measured.events.empty() ? run.ledger->peak() : run.measured.peak;
   write_reports(options.out, config, run.plan, run.measured);
   return outcome;

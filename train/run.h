@@ -1,6 +1,7 @@
 #pragma once
 // A run: the training loop with validation, metrics, checkpoints, and the report at its end.
 #include <filesystem>
+#include <optional>
 
 #include "train/config.h"
 #include "train/evaluate.h"
@@ -20,6 +21,7 @@ struct RunOutcome {
   Evaluation validation;             ///< The last one; without tokens if there was none.
   double tokens_per_second = 0;
   int64_t planned_peak = 0, measured_peak = 0;
+  std::optional<int64_t> closed_form_peak;  ///< Where there is a closed form for this configuration.
   int signal = 0;                    ///< SIGINT or SIGTERM when one ended the run early.
 };
 

@@ -14,6 +14,7 @@ MemoryReport report_of(const RunConfig& config, const StepPlan& plan) {
   MemoryReport report = make_report(plan.step, before);
   report.title = fmt::format("Memory of a training step of {}: batch {}, {} tokens a sequence, {}", config.name, config.data.batch, config.data.seq,
                              config.train.chunk ? fmt::format("slices of {}", *config.train.chunk) : std::string("full gradient"));
+  if (const auto known = closed_form(config, plan.chunked)) report.closed_form = PeakFigures{.peak = known->peak.bytes, .by_category = {}};
   return report;
 }
 
@@ -29,7 +30,7 @@ nlohmann::ordered_json plan_json(const RunConfig& config, int64_t parameters, co
   for (int c = 0; c < category_count; ++c) categories[std::string(category_name(Category(c)))] = report.at_peak[Category(c)];
   for (const PeakCandidate& candidate : report.candidates) candidates.push_back({{"at", candidate.at}, {"bytes", candidate.bytes}});
   return {{"schema", "spool.plan/1"}, {"model", config.name}, {"parameters", parameters},
-          {"peak", {{"closed_form", nullptr}, {"planned", report.peak}, {"measured", nullptr}}}, {"categories", categories}, {"candidates", candidates}};
+          {"peak", {{"closed_form", report.closed_form ? nlohmann::ordered_json(report.closed_form->peak) : nlohmann::ordered_json()}, {"planned", report.peak}, {"measured", nullptr}}}, {"categories", categories}, {"candidates", candidates}};
 }
 
 void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured) {

@@ -5,6 +5,7 @@
 #include <spool/optim/clip.h>
 #include <spool/optim/schedule.h>
 #include <spool/optim/sgd.h>
+#include <spool/tensor/error.h>
 
 #include <algorithm>
 #include <cmath>
@@ -99,7 +100,7 @@ StepPlan plan_step(const RunConfig& config, bool chunked) {
   const auto ledger = std::make_shared<Ledger>();
   const With on(&Ambient::ledger, ledger);
   ledger->recording(true);
-  StepPlan out;
+  StepPlan out{.chunked = chunked, .step = {}, .history = {}};
   const auto model = make_model(planned, meta());
   const auto optimizer = make_optimizer(planned, *model);
   optimizer->prepare();
@@ -109,6 +110,19 @@ StepPlan plan_step(const RunConfig& config, bool chunked) {
   });
   out.history.insert(out.history.end(), out.step.events.begin(), out.step.events.end());
   return out;
+}
+
+std::optional<nn::Estimate> closed_form(const RunConfig& config, bool chunked) {
+  const TrainConfig& t = config.train;
+  if (config.data.task != Task::text || t.accumulate > 1) return {};  // a mask, or gradients that are there already
+  nn::StepSizes sizes{.batch = config.data.batch, .length = config.data.seq - 1, .dtype = t.dtype, .byte_tokens = config.data.tokenizer.empty(), .loss = t.loss_options(0)};
+  sizes.loss.chunk = chunked ? t.chunk : std::nullopt;
+  if (config.optim.name == OptimizerName::sgd) sizes.optimizer = config.optim.momentum != 0 ? nn::OptimizerState::momentum : nn::OptimizerState::none;
+  try {
+    return ModelConfig::chosen(config.model, [&](const auto& family) { return nn::estimate(family, sizes); });
+  } catch (const ConfigError&) {
+    return {};
+  }
 }
 
 StepPlan plan_run(const RunConfig& config) {

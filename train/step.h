@@ -1,11 +1,13 @@
 #pragma once
 // One training step, and its plan. The plan runs the very same function on meta tensors.
 #include <spool/autograd/plan.h>
+#include <spool/nn/estimate.h>
 #include <spool/nn/language_model.h>
 #include <spool/optim/optimizer.h>
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "train/config.h"
 #include "train/dataset.h"
@@ -40,10 +42,13 @@ StepResult train_step(const RunConfig& config, nn::LanguageModel& model, Optimiz
 
 /// A steady-state step planned on meta, and the history before it (parameters, optimizer state).
 struct StepPlan {
+  bool chunked = false;        ///< Whether the step's gradient is.
   Plan step;                   ///< What each step posts.
   std::vector<Event> history;  ///< From the first parameter to the end of the planned step, for the report.
 };
 StepPlan plan_step(const RunConfig& config, bool chunked);
+/// The memory of a step in closed form; nothing where there is none for this configuration (see nn/estimate.h).
+std::optional<nn::Estimate> closed_form(const RunConfig& config, bool chunked);
 /// The plan of whichever kind of step of this run needs more.
 StepPlan plan_run(const RunConfig& config);
 

@@ -50,6 +50,24 @@ void expect_same(const Plan& planned, const Plan& run, const std::string& what) 
   EXPECT_GT(run.events.size(), 50u) << what;
 }
 
+TEST(PlanIsRun, EveryTextPresetHasAClosedForm) {
+  for (const Preset& preset : presets()) {
+    RunConfig config = shrunk(preset);
+    if (config.data.task != Task::text) continue;
+    for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+      for (const nn::Recompute recompute : {nn::Recompute::none, nn::Recompute::block}) {
+        if (recompute != nn::Recompute::none && config.model.type == ModelType::performer) continue;
+        config.train.dtype = dtype;
+        config.train.recompute = recompute;
+        const auto known = closed_form(config, false);
+        ASSERT_TRUE(known.has_value()) << preset.name;
+        EXPECT_EQ(known->peak.bytes, plan_step(config, false).step.peak) << preset.name;
+        EXPECT_EQ(known->parameters, make_model(config, meta())->parameter_count()) << preset.name;
+      }
+    }
+  }
+}
+
 TEST(PlanIsRun, EveryPresetPostsThePlannedEvents) {
   for (const Preset& preset : presets()) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
