@@ -10,7 +10,7 @@ void Schedule::op(std::string_view what, int64_t results, int64_t scratch, int64
   live_ += results;
   if (live_ + scratch + beside <= peak_.bytes) return;
   std::string at(place_);
-  if (index_ >= 0) at += "." + std::to_string(index_);
+  if (index_ >= 0) at.append(".").append(std::to_string(index_));
   if (!at.empty()) at += ", ";
   peak_ = {at + std::string(what), live_ + scratch + beside, scratch};
 }
