@@ -72,6 +72,22 @@ class Owners {
 
 }  // namespace
 
+ArenaLayout arena_layout(const std::vector<StepBuffer>& buffers) {
+  ArenaLayout out;
+  std::vector<PlacedBuffer> placed;
+  for (const StepBuffer& b : buffers) {
+    placed.push_back({b.begin, b.end, b.lasting ? 0 : b.bytes});
+    out.offsets.push_back(out.lasting);
+    if (b.lasting) out.lasting += rounded(b.bytes, allocation_alignment);
+  }
+  const Placement rest = place(placed, allocation_alignment);
+  for (size_t k = 0; k < buffers.size(); ++k)
+    if (!buffers[k].lasting) out.offsets[k] = out.lasting + rest.offsets[k];
+  out.size = out.lasting + rest.size;
+  out.bound = out.lasting + rest.bound;
+  return out;
+}
+
 struct Arena::Impl {
   ArenaOptions options;
   std::vector<Slot> slots;
@@ -95,37 +111,17 @@ struct Arena::Impl {
 };
 
 void Arena::Impl::lay_out(const Plan& plan) {
-  std::vector<PlacedBuffer> buffers;
-  std::unordered_map<uint64_t, size_t> slot_of;
-  const auto never = int64_t(plan.events.size());
-  for (int64_t i = 0; i < never; ++i) {
-    const Event& event = plan.events[size_t(i)];
-    if (event.kind == Event::Kind::allocate) {
-      slot_of[event.id] = slots.size();
-      slots.push_back({.bytes = event.bytes, .op = event.op, .path = event.path, .lasting = true});
-      buffers.push_back({i, never, event.bytes});
-    } else if (event.kind == Event::Kind::release) {
-      const auto found = slot_of.find(event.id);
-      if (found == slot_of.end()) continue;  // made before the step
-      slots[found->second].lasting = false;
-      buffers[found->second].end = i;
-    }
-  }
-  for (size_t k = 0; k < slots.size(); ++k) {
-    if (!slots[k].lasting) continue;
-    slots[k].offset = lasting;
-    lasting += rounded(slots[k].bytes, allocation_alignment);
-    buffers[k].bytes = 0;
-  }
-  const Placement placed = place(buffers, allocation_alignment);
-  size = lasting + placed.size;
-  bound = lasting + placed.bound;
+  const std::vector<StepBuffer> buffers = step_buffers(plan);
+  const ArenaLayout layout = arena_layout(buffers);
+  lasting = layout.lasting;
+  size = layout.size;
+  bound = layout.bound;
   Owners owners;
-  for (size_t k = 0; k < slots.size(); ++k) {
-    Slot& slot = slots[k];
-    if (slot.lasting) continue;
-    slot.offset = lasting + placed.offsets[k];
-    slot.before = owners.take(slot.offset, slot.offset + rounded(slot.bytes, allocation_alignment), uint32_t(k));
+  for (size_t k = 0; k < buffers.size(); ++k) {
+    const StepBuffer& b = buffers[k];
+    slots.push_back({.offset = layout.offsets[k], .bytes = b.bytes, .op = b.op, .path = b.path, .lasting = b.lasting});
+    Slot& slot = slots.back();
+    if (!slot.lasting) slot.before = owners.take(slot.offset, slot.offset + rounded(slot.bytes, allocation_alignment), uint32_t(k));
   }
 }
 

@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace spool {
 
@@ -32,6 +33,14 @@ struct ArenaOptions {
   bool touch = true;        ///< Make all pages resident now rather than in the first step.
   bool huge_pages = true;   ///< Ask for transparent huge pages, where the system has them.
 };
+
+/// Where an arena puts the allocations of a step, in their order: first those that outlive it, each at a place of its own.
+struct ArenaLayout {
+  std::vector<int64_t> offsets;
+  int64_t lasting = 0;  ///< Bytes of the first part.
+  int64_t size = 0, bound = 0;  ///< See Arena::size, Arena::bound.
+};
+ArenaLayout arena_layout(const std::vector<StepBuffer>& buffers);
 
 class Arena final : public Allocator {
  public:

@@ -23,6 +23,25 @@ Plan record_plan(const std::shared_ptr<Ledger>& ledger, const std::function<void
   return plan;
 }
 
+std::vector<StepBuffer> step_buffers(const Plan& plan) {
+  std::vector<StepBuffer> buffers;
+  std::unordered_map<uint64_t, size_t> at;
+  const auto never = int64_t(plan.events.size());
+  for (int64_t i = 0; i < never; ++i) {
+    const Event& event = plan.events[size_t(i)];
+    if (event.kind == Event::Kind::allocate) {
+      at[event.id] = buffers.size();
+      buffers.push_back({event.id, i, never, event.bytes, true, event.op, event.path});
+    } else if (event.kind == Event::Kind::release) {
+      const auto found = at.find(event.id);
+      if (found == at.end()) continue;  // made before the step
+      buffers[found->second].lasting = false;
+      buffers[found->second].end = i;
+    }
+  }
+  return buffers;
+}
+
 std::string to_string(const Event& event) {
   constexpr const char* kinds[] = {"allocate", "release", "mark", "phase"};
   if (event.kind == Event::Kind::phase) return concat("phase ", *event.op ? event.op : "forward");

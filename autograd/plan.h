@@ -25,6 +25,17 @@ struct Plan {
 ///   Plan plan = record_plan(ledger, [&] { train_step(model, batch); });
 Plan record_plan(const std::shared_ptr<Ledger>& ledger, const std::function<void()>& step);
 
+/// One allocation of a step. It is alive in [begin, end), in events of the step.
+struct StepBuffer {
+  uint64_t id = 0;
+  int64_t begin = 0, end = 0, bytes = 0;
+  bool lasting = false;  ///< Outlives the step: `end` is the number of its events.
+  const char* op = "";
+  uint32_t path = 0;
+};
+/// All of them, in order of allocation. What was alive before is not among them.
+std::vector<StepBuffer> step_buffers(const Plan& plan);
+
 /// The first difference of two event lists as one readable line, or empty when they agree. Ids are compared by order of first appearance,
 /// so lists from ledgers with different pasts can agree.
 std::string first_difference(const std::vector<Event>& planned, const std::vector<Event>& measured);

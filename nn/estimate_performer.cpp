@@ -16,6 +16,7 @@ using detail::Schedule;
 class FullStep {
  public:
   FullStep(const PerformerConfig& config, const StepSizes& sizes, Schedule& schedule) : state_(config, sizes), part_(config, sizes, state_, schedule, 0, sizes.length) {}
+  FullStep(const FullStep&) = delete;  // its part refers to its state
   void forward() { part_.forward(true); }
   void backward() { part_.backward(); }
 

@@ -148,8 +148,15 @@ void run(const ReportCommand& command) {
     const auto html = command.run / "report.html";
     if (!std::filesystem::exists(html)) fail<IoError>(command.run.string(), ": holds no report.html");
     write_file_atomic(*command.html, read_file(html));
-    if (!command.json) return;
   }
+  if (command.trace || command.csv || command.folded) {
+    const RunConfig config = resolve({.preset = {}, .file = command.run / "config.toml", .hf = {}, .settings = {}});
+    const StepPlan plan = plan_run(config);
+    if (command.trace) write_file_atomic(*command.trace, plan_trace(plan));
+    if (command.csv) write_file_atomic(*command.csv, plan_csv(plan));
+    if (command.folded) write_file_atomic(*command.folded, plan_stacks(config, plan));
+  }
+  if ((command.html || command.trace || command.csv || command.folded) && !command.json) return;
   fmt::print("{}", read_file(file));
 }
 

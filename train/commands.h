@@ -54,7 +54,7 @@ void run(const GenerateCommand& command);
 
 struct ReportCommand {
   std::filesystem::path run;
-  std::optional<std::filesystem::path> html;
+  std::optional<std::filesystem::path> html, trace, csv, folded;  ///< Files to write instead; the last three from the plan of the run's step.
   bool json = false;
 };
 void run(const ReportCommand& command);

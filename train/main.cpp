@@ -82,6 +82,9 @@ int main(int argc, char** argv) {
   CLI::App* report_app = app.add_subcommand("report", "Where the bytes of a run's step went");
   report_app->add_option("run", report.run, "A run's directory")->required();
   report_app->add_option("--html", report.html, "Write the report as one HTML file");
+  report_app->add_option("--trace", report.trace, "Write the step's buffers as a trace for Perfetto or chrome://tracing");
+  report_app->add_option("--csv", report.csv, "Write the step's buffers, when they live and where the arena puts them, as MiniMalloc's CSV");
+  report_app->add_option("--folded", report.folded, "Write what is alive at the peak as folded stacks for flame graphs");
   report_app->add_flag("--json", report.json, "One JSON document on stdout");
 
   bool ops_json = false, presets_json = false;

@@ -2,16 +2,18 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <spool/autograd/report.h>
+#include <spool/autograd/arena.h>
+#include <spool/autograd/report_export.h>
 
 #include "train/files.h"
 
 namespace spool::train {
 namespace {
 
+std::vector<Event> before(const StepPlan& plan) { return {plan.history.begin(), plan.history.end() - std::ptrdiff_t(plan.step.events.size())}; }
+
 MemoryReport report_of(const RunConfig& config, const StepPlan& plan) {
-  const std::vector<Event> before(plan.history.begin(), plan.history.end() - std::ptrdiff_t(plan.step.events.size()));
-  MemoryReport report = make_report(plan.step, before);
+  MemoryReport report = make_report(plan.step, before(plan));
   report.title = fmt::format("Memory of a training step of {}: batch {}, {} tokens a sequence, {}", config.name, config.data.batch, config.data.seq,
                              config.train.chunk ? fmt::format("slices of {}", *config.train.chunk) : std::string("full gradient"));
   if (const auto known = closed_form(config, plan.chunked)) report.closed_form = PeakFigures{.peak = known->peak.bytes, .by_category = {}};
@@ -32,6 +34,10 @@ nlohmann::ordered_json plan_json(const RunConfig& config, int64_t parameters, co
   return {{"schema", "spool.plan/1"}, {"model", config.name}, {"parameters", parameters},
           {"peak", {{"closed_form", report.closed_form ? nlohmann::ordered_json(report.closed_form->peak) : nlohmann::ordered_json()}, {"planned", report.peak}, {"measured", nullptr}}}, {"categories", categories}, {"candidates", candidates}};
 }
+
+std::string plan_trace(const StepPlan& plan) { return trace_json(plan.step, before(plan)); }
+std::string plan_csv(const StepPlan& plan) { return buffers_csv(plan.step, arena_layout(step_buffers(plan.step)).offsets); }
+std::string plan_stacks(const RunConfig& config, const StepPlan& plan) { return folded_stacks(report_of(config, plan)); }
 
 void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured) {
   MemoryReport report = report_of(config, plan);

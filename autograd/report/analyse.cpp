@@ -1,3 +1,4 @@
+#include "replay.h"
 #include "tallies.h"
 
 #include <spool/tensor/error.h>
@@ -8,50 +9,7 @@
 namespace spool {
 namespace {
 
-using detail::Candidates, detail::Shares;
-
-/// A live buffer during the replay.
-struct Tracked {
-  int64_t bytes = 0;
-  Category category = Category::temporary;
-  const char* op = "";
-  uint32_t path = 0;
-  const char* marked_by = nullptr;  ///< Op of the last mark.
-  uint32_t marked_in = 0;
-  int64_t born = -1;
-  size_t op_share = 0, module_share = 0;
-  bool recorded = true;
-  void mark(const Event& e) {
-    category = e.category;
-    marked_by = e.op;
-    marked_in = e.path;
-  }
-};
-using TrackedSet = std::unordered_map<uint64_t, Tracked>;
-
-[[noreturn]] void fail_unrelated(const std::string& what) {
-  fail<PlanError>("make_report: ", what, "; pass everything the ledger recorded from its construction to the step, or nothing");
-}
-
-TrackedSet replay(const std::vector<Event>& before) {
-  TrackedSet live;
-  for (const Event& e : before) {
-    if (e.kind == Event::Kind::allocate) live[e.id] = {.bytes = e.bytes, .category = e.category, .op = e.op, .path = e.path};
-    if (e.kind == Event::Kind::release) live.erase(e.id);
-    if (const auto found = live.find(e.id); e.kind == Event::Kind::mark && found != live.end()) found->second.mark(e);
-  }
-  return live;
-}
-
-/// Adds buffers that the step mentions though nothing recorded their allocation.
-void add_mentioned(TrackedSet& live, const std::vector<Event>& events) {
-  std::unordered_map<uint64_t, bool> known;
-  for (const auto& [id, buffer] : live) known[id] = true;
-  for (const Event& e : events) {
-    if (e.kind == Event::Kind::phase || !known.try_emplace(e.id, true).second || e.kind == Event::Kind::allocate) continue;
-    live[e.id] = {.bytes = e.bytes, .category = e.kind == Event::Kind::mark ? e.from : e.category, .recorded = false};
-  }
-}
+using detail::Candidates, detail::Shares, detail::Tracked, detail::TrackedSet;
 
 std::string reason(const Tracked& b, int64_t released) {
   const std::string op = *b.op ? b.op : "a step";
@@ -159,14 +117,14 @@ class Walk {
     const Top top = find_top(step_.events, now_);
     for (int c = 0; c < category_count; ++c) {
       const int64_t rest = step_.at_peak.bytes[size_t(c)] - top.bytes.bytes[size_t(c)];
-      if (rest < 0) fail_unrelated(concat("the events have ", -rest, " more bytes of ", category_name(Category(c)), " at the peak than the step"));
+      if (rest < 0) detail::fail_unrelated(concat("the events have ", -rest, " more bytes of ", category_name(Category(c)), " at the peak than the step"));
       if (rest == 0) continue;
       Tracked buffer{.bytes = rest, .category = Category(c), .recorded = false};
       enlist(buffer);
       now_.bytes[size_t(c)] += rest;
       unrecorded_.push_back(buffer);
     }
-    if (now_.total() != step_.base) fail_unrelated(concat("before the step ", step_.base, " bytes were alive, but the events give ", now_.total()));
+    if (now_.total() != step_.base) detail::fail_unrelated(concat("before the step ", step_.base, " bytes were alive, but the events give ", now_.total()));
     report_.peak = step_.peak;
     report_.at_peak = step_.at_peak;
     report_.peak_event = top.event;
@@ -237,8 +195,7 @@ MemoryReport make_report(const Plan& step, const std::vector<Event>& before) {
   MemoryReport report;
   report.base = step.base;
   report.events = int64_t(step.events.size());
-  TrackedSet live = replay(before);
-  add_mentioned(live, step.events);
+  TrackedSet live = detail::alive_before(step, before);
   Walk(step, std::move(live), report).run();
   return report;
 }
