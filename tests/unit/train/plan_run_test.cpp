@@ -59,10 +59,14 @@ TEST(PlanIsRun, EveryTextPresetHasAClosedForm) {
         if (recompute != nn::Recompute::none && config.model.type == ModelType::performer) continue;
         config.train.dtype = dtype;
         config.train.recompute = recompute;
-        const auto known = closed_form(config, false);
-        ASSERT_TRUE(known.has_value()) << preset.name;
-        EXPECT_EQ(known->peak.bytes, plan_step(config, false).step.peak) << preset.name;
-        EXPECT_EQ(known->parameters, make_model(config, meta())->parameter_count()) << preset.name;
+        for (const bool chunked : {false, true}) {
+          if (chunked && config.model.type != ModelType::performer) continue;
+          config.train.chunk = chunked ? std::optional<int64_t>(7) : std::nullopt;
+          const auto known = closed_form(config, chunked);
+          ASSERT_TRUE(known.has_value()) << preset.name;
+          EXPECT_EQ(known->peak.bytes, plan_step(config, chunked).step.peak) << preset.name << (chunked ? " in slices" : "");
+          EXPECT_EQ(known->parameters, make_model(config, meta())->parameter_count()) << preset.name;
+        }
       }
     }
   }
