@@ -67,6 +67,9 @@ void write_file(const fs::path& path, std::string_view bytes) {
 }
 
 void write_file_atomic(const fs::path& path, std::string_view bytes) {
+  std::error_code unknown;
+  const fs::file_status there = fs::status(path, unknown);
+  if (fs::is_other(there)) return write_file(path, bytes);  // a rename would put a file in the place of /dev/stdout
   const fs::path temporary = temporary_name(path);
   try {
     write_file(temporary, bytes);

@@ -14,7 +14,7 @@ namespace spool::train {
 
 /// Creates or replaces a file and forces it to the disk. Not atomic: for files in a StagedDirectory.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
-/// The same through a temporary name and a rename: a reader sees the old or the new file.
+/// The same through a temporary name and a rename: a reader sees the old or the new file. A device or a pipe is written to as it stands.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 /// The whole file.
 std::string read_file(const std::filesystem::path& path);

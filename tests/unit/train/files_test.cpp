@@ -1,9 +1,13 @@
 // Publishing files: whole or not at all.
 #include "train/files.h"
 
-#include <csignal>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "tests/unit/train/support.h"
 
@@ -72,6 +76,21 @@ TEST(Files, AtomicFile) {
   write_file_atomic(dir / "f", "two");
   EXPECT_EQ(read_file(dir / "f"), "two");
   EXPECT_EQ(names_in(dir.path()), Names{"f"});
+}
+
+TEST(Files, APipeIsWrittenToAndNotReplaced) {
+  const TemporaryDirectory dir;
+  const auto pipe = dir / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  write_file_atomic(pipe, "bytes");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 5);
+  EXPECT_STREQ(got, "bytes");
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(names_in(dir.path()), Names{"pipe"});
 }
 
 TEST(Files, FullDisk) {
