@@ -22,6 +22,10 @@ std::string header(const MemoryReport& r) {
   std::string text = concat(r.title, "\n\n  peak             ", both(r.peak), "\n");
   if (r.peak_event < 0) text += "                   before the first event: the step never exceeds what was there\n";
   else text += concat("                   at event ", with_separators(r.peak_event), " of ", with_separators(r.events), ", ", place(r.peak_op, r.peak_module), ", ", r.peak_phase, "\n");
+  if (r.closed_form) {
+    const int64_t off = r.closed_form->peak - r.peak;
+    text += concat("  closed form      ", both(r.closed_form->peak), off == 0 ? ", the same" : concat(", ", off > 0 ? "+" : "", with_separators(off), " B from the plan"), "\n");
+  }
   text += concat("  before the step  ", both(r.base), "\n");
   return text + concat("  allocated        ", both(r.allocated), " in ", with_separators(r.allocations), " allocations over the step\n");
 }
@@ -29,7 +33,8 @@ std::string header(const MemoryReport& r) {
 /// Closed form, planned and measured side by side, as far as they are known.
 std::string by_category(const MemoryReport& r) {
   std::vector<TextTable::Column> columns{{"By category, at the peak", false}};
-  if (r.closed_form) columns.push_back({"closed form"});
+  const bool known = r.closed_form && r.closed_form->by_category;
+  if (known) columns.push_back({"closed form"});
   columns.push_back({"planned"});
   if (r.measured) columns.insert(columns.end(), {{"measured"}, {"difference"}});
   columns.insert(columns.end(), {{""}, {"share"}});
@@ -43,10 +48,10 @@ std::string by_category(const MemoryReport& r) {
     const bool sum = c == category_count;
     const int64_t bytes = sum ? r.peak : r.at_peak.bytes[size_t(c)];
     const int64_t ran = !r.measured ? 0 : sum ? r.measured->peak : r.measured->by_category ? r.measured->by_category->bytes[size_t(c)] : bytes;
-    if (!sum && bytes == 0 && ran == 0 && !(r.closed_form && r.closed_form->by_category && r.closed_form->by_category->bytes[size_t(c)])) continue;
+    if (!sum && bytes == 0 && ran == 0 && !(known && r.closed_form->by_category->bytes[size_t(c)])) continue;
     if (sum) table.line();
     std::vector<std::string> cells{sum ? "sum" : std::string(category_name(Category(c)))};
-    if (r.closed_form) cells.push_back(cell(r.closed_form, c));
+    if (known) cells.push_back(cell(r.closed_form, c));
     cells.push_back(cell(planned, c));
     if (r.measured) cells.insert(cells.end(), {cell(r.measured, c), ran == bytes ? "0" : concat(ran > bytes ? "+" : "", with_separators(ran - bytes))});
     cells.insert(cells.end(), {binary_size(bytes), percent(bytes, r.peak)});
