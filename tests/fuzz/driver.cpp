@@ -44,7 +44,11 @@ class Mutator {
         break;
       case 2: b.erase(at, length); break;
       case 3: b.insert(at, b.substr(at, length)); break;
-      case 4: b.insert(at, 1 + below(8), "\0\xff{}[]\",:0 9e-"[below(16)]); break;
+      case 4: {
+        static constexpr char marks[] = {'\0', '\xff', '{', '}', '[', ']', '"', ',', ':', '0', ' ', '9', 'e', '-'};
+        b.insert(at, 1 + below(8), marks[below(std::size(marks))]);
+        break;
+      }
       case 5: b.resize(at); break;
       case 6: {  // a number where one of four or eight bytes may stand
         static constexpr uint64_t numbers[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff, 0x8000000000000000, ~uint64_t(0)};
