@@ -1,10 +1,10 @@
 #include <spool/autograd/checkpoint.h>
 #include <spool/autograd/tape.h>
+#include <spool/nn/detail/next_token_loss.h>
 #include <spool/nn/gpt.h>
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/attention.h>
 #include <spool/ops/expand.h>
-#include <spool/ops/linear_cross_entropy.h>
 #include <spool/ops/scalar.h>
 #include <spool/ops/shape.h>
 #include <spool/tensor/error.h>
@@ -112,12 +112,7 @@ Tensor Gpt::forward(const Tensor& tokens) const { return linear(transformer_(tok
 
 Tensor Gpt::training_loss(const TokenBatch& batch, const LossOptions& options) const {
   const With path(&Ambient::path, interned_path());
-  if (options.chunk) fail<ConfigError>("chunk: softmax attention has no state of fixed size to cut at; use feed_forward_chunk, loss_chunk and recompute");
-  const int64_t length = batch.tokens.size(1);
-  if (length < 2) fail<ShapeError>("gpt: a sequence needs at least 2 tokens, got tokens ", batch.tokens.shape());
-  const Tensor hidden = transformer_(slice(batch.tokens, 1, 0, length - 1), options, nullptr);
-  const CrossEntropyOptions sum{.reduction = Reduction::sum, .ignore_index = ignored_target};
-  return linear_cross_entropy(hidden, head(), targets_of(batch, 0, length - 1), sum, options.loss_chunk) * (1.0 / double(std::max<int64_t>(batch.scored, 1)));
+  return detail::next_token_loss("gpt", batch, options, head(), [&](const Tensor& tokens) { return transformer_(tokens, options, nullptr); });
 }
 
 std::unique_ptr<DecodeState> Gpt::begin(int64_t batch, int64_t capacity) const {
