@@ -5,14 +5,17 @@
 #include <spool/autograd/op.h>
 #include <spool/tensor/error.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "train/config_text.h"
 #include "train/evaluate.h"
 #include "train/files.h"
 #include "train/format.h"
 #include "train/loaded.h"
+#include "train/models.h"
 #include "train/presets.h"
 #include "train/run.h"
 #include "train/run_report.h"
@@ -58,7 +61,28 @@ std::string saves_text(const OpInfo& op) {
 }  // namespace
 
 RunConfig ConfigOptions::resolve() const {
-  Layers layers{preset, config, hf, {}};
+  if (preset.empty() && config.empty() && hf.empty()) fail<ConfigError>("say what to run: a preset (see `spool presets`), --config FILE or --hf DIR");
+  return resolve(false);
+}
+
+RunConfig ConfigOptions::resolve_plan() const {
+  if (preset.empty() && config.empty() && hf.empty()) fail<ConfigError>("say what to plan: a name, --config FILE or --hf DIR; ", plan_names());
+  ConfigOptions options = *this;
+  std::error_code ignored;
+  if (find_known_model(preset)) {
+    int64_t length = 0;
+    const char* end = seq ? seq->data() + seq->size() : nullptr;
+    if (seq && std::from_chars(seq->data(), end, length).ptr == end && length > 0 && length < INT64_MAX) options.seq = std::to_string(length + 1);
+  } else if (!find_preset(preset) && std::filesystem::exists(preset, ignored)) {
+    const std::filesystem::path place = std::exchange(options.preset, {});
+    const bool run = std::filesystem::exists(place / "config.toml", ignored);
+    (run || place.extension() == ".toml" ? options.config : options.hf) = run ? place / "config.toml" : place;
+  }
+  return options.resolve(true);
+}
+
+RunConfig ConfigOptions::resolve(bool plan) const {
+  Layers layers{preset, config, hf, {}, plan};
   const auto option = [&](const char* key, const std::optional<std::string>& value, const char* name) {
     if (value) layers.settings.push_back({key, *value, name});
   };
@@ -72,7 +96,6 @@ RunConfig ConfigOptions::resolve() const {
   option("train.dtype", dtype, "--dtype");
   option("optim.name", optimizer, "--optimizer");
   for (const std::string& text : set) layers.settings.push_back(parse_override(text));
-  if (preset.empty() && config.empty() && hf.empty()) fail<ConfigError>("say what to run: a preset (see `spool presets`), --config FILE or --hf DIR");
   return spool::train::resolve(layers);
 }
 
@@ -100,7 +123,7 @@ int run(const TrainCommand& command) {
 }
 
 void run(const PlanCommand& command) {
-  const RunConfig config = command.config.resolve();
+  const RunConfig config = command.config.resolve_plan();
   const StepPlan plan = plan_run(config);
   const int64_t parameters = make_model(config, meta())->parameter_count();
   if (command.json) print_json(plan_json(config, parameters, plan));
@@ -176,7 +199,13 @@ void run_presets(bool json) {
     list.push_back({{"name", p.name}, {"doc", p.doc}});
     if (!json) fmt::print("{:<14} {}\n", p.name, p.doc);
   }
-  if (json) print_json({{"schema", "spool.presets/1"}, {"presets", list}});
+  Json models = Json::array();
+  if (!json) fmt::print("\nModels, for `spool plan` alone:\n");
+  for (const KnownModel& m : known_models()) {
+    models.push_back({{"name", m.name}, {"doc", m.doc}, {"positions", m.length}});
+    if (!json) fmt::print("{:<14} {}, L = {}\n", m.name, m.doc, format_count(m.length));
+  }
+  if (json) print_json({{"schema", "spool.presets/1"}, {"presets", list}, {"models", models}});
 }
 
 }  // namespace spool::train

@@ -21,6 +21,11 @@ struct ConfigOptions {
   std::optional<std::string> data, tokenizer, steps, chunk, seed, batch, seq, dtype, optimizer;
   std::vector<std::string> set;
   RunConfig resolve() const;
+  /// For planning: the name may also be a known model's, whose --seq counts positions, or the place of a run, a .toml or a config.json.
+  RunConfig resolve_plan() const;
+
+ private:
+  RunConfig resolve(bool plan) const;
 };
 
 struct TrainCommand {

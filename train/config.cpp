@@ -7,6 +7,7 @@
 #include <set>
 
 #include "train/loaded.h"
+#include "train/models.h"
 #include "train/presets.h"
 
 namespace spool::train {
@@ -115,9 +116,11 @@ void validate(const RunConfig& config, const Fields& fields) {
 }
 
 RunConfig resolve(const Layers& layers) {
-  const TomlSource given_preset{layers.preset.empty() ? "" : std::string(preset(layers.preset).toml), fmt::format("preset {}", layers.preset), false};
+  const KnownModel* known = layers.plan ? find_known_model(layers.preset) : nullptr;
+  if (layers.plan && !layers.preset.empty() && !known && !find_preset(layers.preset)) unknown_plan(layers.preset);
+  const TomlSource given_preset{layers.preset.empty() || known ? "" : std::string(preset(layers.preset).toml), fmt::format("preset {}", layers.preset), false};
   const TomlSource file{layers.file.empty() ? "" : read_config_file(layers.file), layers.file.string(), true};
-  RunConfig config;
+  RunConfig config = known ? plan_config(*known) : RunConfig();
   // The type comes first: it says which fields [model] has.
   take_type(config, given_preset);
   if (!layers.hf.empty()) {

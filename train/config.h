@@ -154,6 +154,7 @@ struct Layers {
   std::filesystem::path file;   ///< TOML, or empty.
   std::filesystem::path hf;     ///< Hugging Face weights: their [model] takes the place of the preset's, and so does their tokenizer.
   std::vector<Override> settings;
+  bool plan = false;            ///< For planning: `preset` may name a known model, see models.h.
 };
 RunConfig resolve(const Layers& layers);
 

@@ -13,8 +13,8 @@ namespace {
 
 using namespace spool::train;
 
-void add_config(CLI::App& app, ConfigOptions& options) {
-  app.add_option("preset", options.preset, "A preset; `spool presets` lists them");
+void add_config(CLI::App& app, ConfigOptions& options, const char* preset = "A preset; `spool presets` lists them") {
+  app.add_option("preset", options.preset, preset);
   app.add_option("--config", options.config, "A TOML file");
   app.add_option("--hf", options.hf, "Hugging Face weights: the model is theirs, and training starts from them");
   app.add_option("--tokenizer", options.tokenizer, "A tokenizer's file or directory (default: the one with --hf, else bytes)");
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
 
   PlanCommand plan;
   CLI::App* plan_app = app.add_subcommand("plan", "The memory of a training step, without running it");
-  add_config(*plan_app, plan.config);
+  add_config(*plan_app, plan.config, "A preset, a known model such as llama-2-7b (`spool presets` lists both), a run's directory, a .toml or a config.json; --seq counts the positions that a known model computes");
   plan_app->add_flag("--json", plan.json, "One JSON document on stdout");
 
   EvalCommand eval;
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
   bool ops_json = false, presets_json = false;
   CLI::App* ops_app = app.add_subcommand("ops", "All ops: what each keeps for backward");
   ops_app->add_flag("--json", ops_json, "One JSON document on stdout");
-  CLI::App* presets_app = app.add_subcommand("presets", "Configurations known by name");
+  CLI::App* presets_app = app.add_subcommand("presets", "Configurations and models known by name");
   presets_app->add_flag("--json", presets_json, "One JSON document on stdout");
 
   try {

@@ -7,6 +7,7 @@
 #include <array>
 #include <vector>
 
+#include "train/models.h"
 #include "train/nearest.h"
 
 namespace spool::train {
@@ -208,9 +209,14 @@ constexpr std::array<Preset, 6> all{{
 
 std::span<const Preset> presets() { return all; }
 
-const Preset& preset(std::string_view name) {
+const Preset* find_preset(std::string_view name) {
   const auto found = std::ranges::find(all, name, &Preset::name);
-  if (found != all.end()) return *found;
+  return found == all.end() ? nullptr : &*found;
+}
+
+const Preset& preset(std::string_view name) {
+  if (const Preset* found = find_preset(name)) return *found;
+  if (find_known_model(name)) fail<ConfigError>(fmt::format("{0} is a model to plan and no preset to train; write spool plan {0}, or start from its weights with --hf DIR", name));
   std::vector<std::string_view> names;
   for (const Preset& p : all) names.push_back(p.name);
   const auto near = nearest(name, names);

@@ -12,6 +12,7 @@ struct Preset {
 };
 
 std::span<const Preset> presets();
+const Preset* find_preset(std::string_view name);  ///< Null when there is none of that name.
 /// Throws ConfigError with the nearest name and the list.
 const Preset& preset(std::string_view name);
 
