@@ -106,19 +106,13 @@ struct GptStep : detail::DecoderStep {
     s.drop(2 * X + R);
   }
 
-  void block() override {
-    attention(z.loss.recompute == Recompute::none);
-    feed_forward(z.loss.recompute != Recompute::block);
+  void block(bool attention_kept, bool feed_forward_kept) override {
+    attention(attention_kept);
+    feed_forward(feed_forward_kept);
   }
-  void block_backward(int64_t) override {
-    const Recompute again = z.loss.recompute;
-    if (again == Recompute::block) {
-      attention(true);
-      feed_forward(true);
-      s.drop(X);  // the result is not used again
-    }
+  void block_backward(int64_t, bool again) override {
     feed_forward_backward();
-    if (again == Recompute::attention) {
+    if (again) {
       attention(true);
       s.drop(X);
     }
@@ -131,7 +125,7 @@ struct GptStep : detail::DecoderStep {
 
 Estimate estimate(const GptConfig& config, const StepSizes& sizes) {
   config.validate();
-  detail::require_whole(sizes);
+  detail::require_whole(sizes, config.n_layer);
   const int64_t h = config.n_embd, f = config.feed_forward_size();
   const int64_t block = 4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h;
   const int64_t parameters = (config.tie_word_embeddings ? 1 : 2) * config.vocab_size * h + config.n_positions * h + config.n_layer * block + 2 * h;

@@ -61,7 +61,7 @@ struct LlamaStep : detail::DecoderStep {
     s.op("rotary_angles", angles);
   }
   void embed_backward() override {
-    if (z.loss.recompute != Recompute::none) s.drop(angles);  // a scope keeps what it captured until it has run again
+    if (z.loss.recompute.covers(0)) s.drop(angles);  // a scope keeps what it captured until it has run again
     s.op("embedding backward", c.tie_word_embeddings ? 0 : V * h * e, 0, copy);
     s.drop(X);
   }
@@ -119,26 +119,20 @@ struct LlamaStep : detail::DecoderStep {
     linear_backward("k_proj backward", h, kd);
     s.drop(K + X);
     s.op("rotary backward", Q);
-    s.drop(Q + (last && z.loss.recompute == Recompute::none ? angles : 0));
+    s.drop(Q + (last && !z.loss.recompute.covers(0) ? angles : 0));
     linear_backward("q_proj backward", h, ad);
     s.drop(Q + 2 * X);
     norm_backward("input_layernorm backward", false);
     s.drop(2 * X + R);
   }
 
-  void block() override {
-    attention(z.loss.recompute == Recompute::none);
-    feed_forward(z.loss.recompute != Recompute::block);
+  void block(bool attention_kept, bool feed_forward_kept) override {
+    attention(attention_kept);
+    feed_forward(feed_forward_kept);
   }
-  void block_backward(int64_t index) override {
-    const Recompute again = z.loss.recompute;
-    if (again == Recompute::block) {
-      attention(true);
-      feed_forward(true);
-      s.drop(X);  // the result is not used again
-    }
+  void block_backward(int64_t index, bool again) override {
     feed_forward_backward();
-    if (again == Recompute::attention) {
+    if (again) {
       attention(true);
       s.drop(X);
     }
@@ -157,7 +151,7 @@ int64_t block_saved_bytes(const LlamaConfig& config, const StepSizes& sizes) {
 
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes) {
   config.validate();
-  detail::require_whole(sizes);
+  detail::require_whole(sizes, config.num_hidden_layers);
   const int64_t h = config.hidden_size, d = config.head_size(), a = config.num_attention_heads, k = config.key_value_heads();
   const int64_t block = 2 * h * a * d + 2 * h * k * d + 3 * h * config.feed_forward_size() + 2 * h;
   const int64_t parameters = (config.tie_word_embeddings ? 1 : 2) * config.vocab_size * h + config.num_hidden_layers * block + h;

@@ -1,6 +1,7 @@
 #include <spool/autograd/checkpoint.h>
 #include <spool/autograd/tape.h>
 #include <spool/nn/detail/next_token_loss.h>
+#include <spool/nn/detail/run_blocks.h>
 #include <spool/nn/gpt.h>
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/attention.h>
@@ -72,13 +73,8 @@ Gpt::Block::Block(Slot at, const GptConfig& c)
       mlp_dropout(at("mlp_dropout"), c.dropout) {}
 
 Tensor Gpt::Block::forward(const Tensor& x, const LossOptions& options, KeyValueCache* cache, int64_t layer) const {
-  if (options.recompute == Recompute::block) {
-    LossOptions inside = options;
-    inside.recompute = Recompute::none;
-    return checkpoint("block", [this, inside, layer](const Tensor& input) { return forward(input, inside, nullptr, layer); }, x);
-  }
   const auto attend = [this, cache, layer](const Tensor& input) { return attn_dropout(attn(ln_1(input), cache, layer)); };
-  const Tensor h = x + (options.recompute == Recompute::attention ? checkpoint("attention", attend, x) : attend(x));
+  const Tensor h = x + (options.recompute.attention_at(layer) ? checkpoint("attention", attend, x) : attend(x));
   // Dropout is outside of the pieces: which elements fall is a function of the position in the sequence.
   const Tensor fed = blockwise(h, options.feed_forward_chunk, [this](const Tensor& part) { return mlp(ln_2(part)); });
   return h + mlp_dropout(fed);
@@ -100,7 +96,7 @@ Tensor Gpt::Decoder::forward(const Tensor& tokens, const LossOptions& options, K
     return words + expand(narrow(wpe.weight, 0, first, length), words.shape());
   };
   Tensor x = drop(embedded());
-  for (int64_t i = 0; i < h.size(); ++i) x = h[i](x, options, cache, i);
+  x = detail::run_blocks(options, h, std::move(x), [this, options, cache](int64_t i, const Tensor& input) { return h[i](input, options, cache, i); });
   return ln_f(x);
 }
 

@@ -3,6 +3,7 @@
 // model family needs nothing from them.
 #include <spool/autograd/scan.h>
 #include <spool/nn/module.h>
+#include <spool/nn/recompute.h>
 
 #include <memory>
 #include <optional>
@@ -22,18 +23,11 @@ TokenBatch token_batch(Tensor tokens);
 Tensor targets_of(const TokenBatch& batch, int64_t begin, int64_t end);
 inline constexpr int64_t ignored_target = -100;
 
-/// What is run again in backward instead of being kept from forward. Results have the same bits either way.
-enum class Recompute : uint8_t {
-  none,
-  attention,  ///< The attention part of every block, from its norm to its output.
-  block,      ///< Every block whole: what stays is a block's input.
-};
-
 /// How a loss is computed: memory against work, never the result.
 struct LossOptions {
   std::optional<int64_t> chunk;  ///< C of Algorithm 1: positions a slice, for models that have one (`sliced()`).
   StatePolicy state = StatePolicy::subtract64;
-  Recompute recompute = Recompute::none;
+  Recompute recompute;             ///< What is run again in backward.
   int64_t loss_chunk = 0;          ///< Rows of logits that exist at a time; 0: all. See linear_cross_entropy.
   int64_t feed_forward_chunk = 0;  ///< Positions of the feed-forward block at a time, recomputed in backward; 0: all. See blockwise.
 };

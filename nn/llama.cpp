@@ -1,6 +1,7 @@
 #include <spool/autograd/checkpoint.h>
 #include <spool/autograd/tape.h>
 #include <spool/nn/detail/next_token_loss.h>
+#include <spool/nn/detail/run_blocks.h>
 #include <spool/nn/llama.h>
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/scalar.h>
@@ -135,13 +136,8 @@ LlamaForCausalLM::Block::Block(Slot at, const LlamaConfig& c)
       mlp(at("mlp"), c) {}
 
 Tensor LlamaForCausalLM::Block::forward(const Tensor& x, const Tensor& angles, const LossOptions& options, KeyValueCache* cache, int64_t layer) const {
-  if (options.recompute == Recompute::block) {
-    LossOptions inside = options;
-    inside.recompute = Recompute::none;
-    return checkpoint("block", [this, angles, inside](const Tensor& input) { return forward(input, angles, inside); }, x);
-  }
   const auto attend = [this, angles, cache, layer](const Tensor& input) { return self_attn(input_layernorm(input), angles, cache, layer); };
-  const auto attended = [&] { return options.recompute == Recompute::attention ? checkpoint("attention", attend, x) : attend(x); };
+  const auto attended = [&] { return options.recompute.attention_at(layer) ? checkpoint("attention", attend, x) : attend(x); };
   // What attention returns is let go of as soon as it is added.
   if (options.feed_forward_chunk) {
     const Tensor sum = x + attended();
@@ -163,7 +159,7 @@ LlamaForCausalLM::Decoder::Decoder(Slot at, const LlamaConfig& c)
 Tensor LlamaForCausalLM::Decoder::forward(const Tensor& tokens, const LossOptions& options, KeyValueCache* cache) const {
   Tensor x = embed_tokens(tokens);
   const Tensor angles = rotary_angles(tokens.size(1), cache ? cache->position : 0, config.rotary(), angle_type(x.dtype()), x.device());
-  for (int64_t i = 0; i < layers.size(); ++i) x = layers[i](x, angles, options, cache, i);
+  x = detail::run_blocks(options, layers, std::move(x), [this, angles, options, cache](int64_t i, const Tensor& input) { return layers[i](input, angles, options, cache, i); });
   return norm(x);
 }
 

@@ -4,6 +4,7 @@
 #include <spool/nn/llama_files.h>
 #include <spool/tensor/error.h>
 
+#include <algorithm>
 #include <set>
 
 #include "train/loaded.h"
@@ -38,6 +39,8 @@ void validate_family(const RunConfig& config, const Fields& fields) {
     if (train.chunk) reject(fields, "train.chunk", only);
     if (train.mode != Mode::automatic) reject(fields, "train.mode", only);
     if (train.state != StatePolicy::subtract64) reject(fields, "train.state", only);
+    if (const int64_t blocks = config.model.blocks(); std::max(train.recompute.first, train.recompute.group) > blocks)
+      reject(fields, "train.recompute", fmt::format("asks for more blocks than the model's {}", blocks));
   }
   const int64_t most = config.model.max_positions();
   if (most && config.data.seq - 1 > most)

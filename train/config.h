@@ -29,7 +29,11 @@ template <> struct EnumNames<Mode> { static constexpr std::array<std::string_vie
 template <> struct EnumNames<OptimizerName> { static constexpr std::array<std::string_view, 3> names{"sgd", "adam", "adamw"}; };
 template <> struct EnumNames<ScheduleName> { static constexpr std::array<std::string_view, 3> names{"constant", "step", "cosine"}; };
 template <> struct EnumNames<StatePolicy> { static constexpr std::array<std::string_view, 3> names{"subtract", "subtract64", "store"}; };
-template <> struct EnumNames<nn::Recompute> { static constexpr std::array<std::string_view, 3> names{"none", "attention", "block"}; };
+template <> struct TextForm<nn::Recompute> {
+  static std::string text(const nn::Recompute& policy) { return to_string(policy); }
+  static nn::Recompute parse(std::string_view text) { return nn::parse_recompute(text); }
+  static constexpr std::string_view expected = "none, attention, attention:K, block, block:K, group:N or nested:N";
+};
 /// Only the types that training computes in.
 template <> struct EnumNames<Dtype> { static constexpr std::array<std::string_view, 3> names{"f32", "f64", "bf16"}; };
 
@@ -58,7 +62,7 @@ struct TrainConfig {
   std::optional<int64_t> chunk;  ///< C: positions a slice of Algorithm 1.
   Mode mode = Mode::automatic;
   StatePolicy state = StatePolicy::subtract64;
-  nn::Recompute recompute = nn::Recompute::none;
+  nn::Recompute recompute;
   int64_t loss_chunk = 0;          ///< Rows of logits at a time.
   int64_t feed_forward_chunk = 0;  ///< Positions of the feed-forward block at a time.
   int64_t accumulate = 1;          ///< A: micro-batches a step. The gradient is that of one batch of A · data.batch.
@@ -80,7 +84,7 @@ struct TrainConfig {
     v("chunk", self.chunk, "chunk size: positions a slice; none for the full gradient", at_least(1, "leave it out for the full gradient"));
     v("mode", self.mode, "mode: full or chunked gradient, or full for the first half and chunked after");
     v("state", self.state, "state policy: how backward gets a slice's state back");
-    v("recompute", self.recompute, "recomputation: what is run again in backward instead of kept: none, attention or block");
+    v("recompute", self.recompute, "recomputation: what is run again in backward instead of kept: none, attention, block, group:N or nested:N blocks at a time; attention:K, block:K for the first K");
     v("loss_chunk", self.loss_chunk, "loss chunk: rows of logits that exist at a time; 0 for all", at_least(0));
     v("feed_forward_chunk", self.feed_forward_chunk, "feed-forward chunk: positions of the feed-forward block at a time; 0 for all", at_least(0));
     v("accumulate", self.accumulate, "accumulation: micro-batches a step, whose gradients add up", at_least(1));

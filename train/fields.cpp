@@ -113,6 +113,16 @@ void assign_enum(const Field& field, const EnumTarget& target, const Value& valu
   target.set(target.member, size_t(found - target.names.begin()));
 }
 
+void assign_text(const Field& field, const TextTarget& target, const Value& value, std::string_view origin) {
+  const auto* text = std::get_if<std::string>(&value.data);
+  if (!text) wrong_type(field, value, target.expected, origin);
+  try {
+    target.set(target.member, *text);
+  } catch (const ConfigError& error) {
+    fail<ConfigError>(fmt::format("{}: {} = {}: {}", origin, field.key, to_text(value), error.what()));
+  }
+}
+
 std::string quote(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -140,6 +150,8 @@ const Section* Fields::find_section(std::string_view key) const {
 void assign(Field& field, const Value& value, std::string origin) {
   if (const auto* target = std::get_if<EnumTarget>(&field.target)) {
     assign_enum(field, *target, value, origin);
+  } else if (const auto* text = std::get_if<TextTarget>(&field.target)) {
+    assign_text(field, *text, value, origin);
   } else {
     const auto store = [&]<class Pointer>(Pointer member) {
       if constexpr (std::is_pointer_v<Pointer>) {
@@ -159,6 +171,7 @@ void check(const Field& field) { check_value(field, value_of(field), field.origi
 Value value_of(const Field& field) {
   const auto read = []<class T>(const T& target) -> Value {
     if constexpr (std::is_pointer_v<T>) return wrap(*target);
+    else if constexpr (std::is_same_v<T, TextTarget>) return {target.get(target.member)};
     else return {std::string(target.names[target.get(target.member)])};
   };
   return std::visit(read, field.target);
@@ -186,6 +199,7 @@ std::string to_text(const Value& value) {
 std::string expectation(const Field& field) {
   const auto name = []<class T>(const T& target) -> std::string {
     if constexpr (std::is_pointer_v<T>) return std::string(type_name<std::remove_pointer_t<T>>());
+    else if constexpr (std::is_same_v<T, TextTarget>) return std::string(target.expected);
     else return fmt::format("one of {}", fmt::join(target.names, ", "));
   };
   const auto optional = []<class T>(const T&) { return IsOptional<std::remove_pointer_t<T>>::value; };

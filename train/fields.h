@@ -9,7 +9,7 @@
 // printing, help and validation. The convention needs no header: a struct that knows nothing of this file writes the calls with three
 // arguments and is described all the same.
 //
-// Members may be bool, int64_t, double, std::string, enums (see EnumNames), std::optional and std::vector of numbers and strings, and structs
+// Members may be bool, int64_t, double, std::string, enums (see EnumNames), types written as text (see TextForm), std::optional and std::vector of numbers and strings, and structs
 // that are themselves described: those become sections, and their keys are dotted ("optim.lr").
 #include <array>
 #include <cstdint>
@@ -41,6 +41,10 @@ constexpr Check from_below(double low, double high) { return {.low = low, .high 
 /// The names of an enum's values, in order of the values 0, 1, …: specialise with `static constexpr std::array<std::string_view, N> names`.
 template <class E> struct EnumNames;
 
+/// A type that is written as text: specialise with `static std::string text(const T&)`, `static T parse(std::string_view)`, which throws
+/// ConfigError for what it does not know, and `static constexpr std::string_view expected`.
+template <class T> struct TextForm;
+
 /// A value as text formats know it; empty where an optional is absent.
 struct Value {
   std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<Value>> data;
@@ -53,8 +57,15 @@ struct EnumTarget {
   size_t (*get)(const void*) = nullptr;
   void (*set)(void*, size_t) = nullptr;
 };
+/// A member of a type with a TextForm, without its type.
+struct TextTarget {
+  void* member = nullptr;
+  std::string_view expected;
+  std::string (*get)(const void*) = nullptr;
+  void (*set)(void*, std::string_view) = nullptr;
+};
 using Target = std::variant<bool*, int64_t*, double*, std::string*, std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*,
-                            std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*, EnumTarget>;
+                            std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*, EnumTarget, TextTarget>;
 
 /// One member of a configuration. It points into the struct, which must stay where it is.
 struct Field {
@@ -107,6 +118,10 @@ class FieldLister {
     if constexpr (std::is_enum_v<Member>) {
       const EnumTarget target{&slot, EnumNames<Member>::names, [](const void* p) { return size_t(*static_cast<const Member*>(p)); },
                               [](void* p, size_t index) { *static_cast<Member*>(p) = Member(index); }};
+      out_.items.push_back({key, doc, check, target});
+    } else if constexpr (requires { TextForm<Member>::expected; }) {
+      const TextTarget target{&slot, TextForm<Member>::expected, [](const void* p) { return TextForm<Member>::text(*static_cast<const Member*>(p)); },
+                              [](void* p, std::string_view text) { *static_cast<Member*>(p) = TextForm<Member>::parse(text); }};
       out_.items.push_back({key, doc, check, target});
     } else if constexpr (std::is_constructible_v<Target, Member*>) {
       out_.items.push_back({key, doc, check, &slot});

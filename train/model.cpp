@@ -10,6 +10,9 @@ namespace {
 
 int64_t vocab_of(const nn::PerformerConfig& c) { return c.vocab; }
 int64_t vocab_of(const auto& c) { return c.vocab_size; }
+int64_t blocks_of(const nn::PerformerConfig& c) { return c.layers; }
+int64_t blocks_of(const nn::LlamaConfig& c) { return c.num_hidden_layers; }
+int64_t blocks_of(const nn::GptConfig& c) { return c.n_layer; }
 // Scaled rotary positions are there to go beyond the trained length.
 int64_t limit_of(const nn::PerformerConfig&) { return 0; }
 int64_t limit_of(const nn::GptConfig& c) { return c.n_positions; }
@@ -26,6 +29,9 @@ Fields fields_of_type(ModelConfig& config, ModelType type) {
 
 int64_t ModelConfig::vocab() const {
   return chosen(*this, [](const auto& family) { return vocab_of(family); });
+}
+int64_t ModelConfig::blocks() const {
+  return chosen(*this, [](const auto& family) { return blocks_of(family); });
 }
 int64_t ModelConfig::max_positions() const {
   return chosen(*this, [](const auto& family) { return limit_of(family); });

@@ -24,6 +24,7 @@ struct ModelConfig {
   nn::GptConfig gpt;
 
   int64_t vocab() const;
+  int64_t blocks() const;
   int64_t max_positions() const;  ///< Longest sequence that the model can place; 0: no limit.
   std::string_view vocab_key() const, positions_key() const;  ///< What those two are called in [model].
   void validate() const;          ///< Throws ConfigError "key: …".

@@ -5,7 +5,9 @@
 
 namespace spool::nn::detail {
 
-void require_whole(const StepSizes& sizes) {
+void require_whole(const StepSizes& sizes, int64_t layers) {
+  const Recompute& r = sizes.loss.recompute;
+  if (std::max(r.first, r.group) > layers) fail<ConfigError>("estimate: recompute: ", to_string(r), ": the model has ", layers, " blocks");
   if (sizes.loss.chunk) fail<ConfigError>("estimate: chunk: softmax attention has no state of fixed size to cut at, got ", *sizes.loss.chunk);
 }
 
@@ -65,25 +67,50 @@ void DecoderStep::loss_backward() {
 }
 
 void DecoderStep::forward() {
+  const Recompute& again = z.loss.recompute;
   embed();
   for (int64_t i = 0; i < widths.layers; ++i) {
     s.place("layer", i);
-    block();
+    const bool kept = !again.block_at(i);
+    block(kept && !again.attention_at(i), kept);
+    if (!kept && again.scope_begin(i) != i) s.drop(X);  // within a scope nothing stays
   }
   s.place("");
   if (widths.final_norm) s.op("norm", X + R);
   loss();
 }
 
+/// Blocks begin … end − 1 run again from the first one's input, which the scope kept, and then back. The output of the last is not used.
+void DecoderStep::scope_backward(int64_t begin, int64_t end) {
+  const bool nested = z.loss.recompute.nested;
+  for (int64_t i = begin; i < end; ++i) {
+    s.place("layer", i);
+    block(!nested, !nested);
+  }
+  s.drop(X);
+  for (int64_t i = end - 1; i >= begin; --i) {
+    s.place("layer", i);
+    if (nested) {
+      block(true, true);
+      s.drop(X);
+    }
+    block_backward(i, false);
+  }
+}
+
 void DecoderStep::backward() {
+  const Recompute& again = z.loss.recompute;
   loss_backward();
   if (widths.final_norm) {
     norm_backward("norm backward", widths.statistics == 2);
     s.drop(2 * X + R);
   }
-  for (int64_t i = widths.layers - 1; i >= 0; --i) {
-    s.place("layer", i);
-    block_backward(i);
+  for (int64_t end = widths.layers, begin; end > 0; end = begin) {
+    const bool in_scope = again.block_at(end - 1);
+    begin = in_scope ? again.scope_begin(end - 1) : end - 1;
+    s.place("layer", begin);
+    if (in_scope) scope_backward(begin, end);
+    else block_backward(begin, again.attention_at(begin));
   }
   s.place("");
   embed_backward();

@@ -13,8 +13,10 @@ struct DecoderStep : DecoderPart {
 
  protected:
   virtual void embed() = 0;  ///< From tokens to x.
-  virtual void block() = 0;
-  virtual void block_backward(int64_t index) = 0;
+  /// From x, which stays, to the block's output. What is not kept goes.
+  virtual void block(bool attention_kept, bool feed_forward_kept) = 0;
+  /// From the output's cotangent to x's; all that was kept and x go. `again`: the attention part runs again first.
+  virtual void block_backward(int64_t index, bool again) = 0;
   virtual void embed_backward() = 0;  ///< From x's cotangent, dropping it.
   int64_t attention_scratch(int64_t heads, int64_t key_heads, int64_t dim, int64_t window, bool backward) const;
 
@@ -23,10 +25,11 @@ struct DecoderStep : DecoderPart {
   void head_backward(int64_t rows, int64_t targets_copy);
   void loss();
   void loss_backward();
+  void scope_backward(int64_t begin, int64_t end);
   const int64_t chunk_;  ///< Rows of logits at a time; 0: all.
 };
 
-/// Throws ConfigError when slices are asked for: softmax attention has none.
-void require_whole(const StepSizes& sizes);
+/// Throws ConfigError when slices are asked for, since softmax attention has none, and when recomputation is asked of blocks that are not there.
+void require_whole(const StepSizes& sizes, int64_t layers);
 
 }  // namespace spool::nn::detail

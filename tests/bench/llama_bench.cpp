@@ -20,7 +20,7 @@ Tensor some_tokens(int64_t count) { return Rng(2).integers({1, count}, 0, config
 /// Gradient and AdamW. recompute 0: none, 1: attention, 2: block.
 void train(benchmark::State& state) {
   const int64_t length = state.range(0);
-  const nn::LossOptions options{.recompute = nn::Recompute(state.range(1))};
+  const nn::LossOptions options{.recompute = state.range(1) == 2 ? nn::Recompute::block : state.range(1) == 1 ? nn::Recompute::attention : nn::Recompute::none};
   nn::Llama model(nn::root({.seed = 1}), config);
   AdamW optimizer(model.named_parameters(), {.lr = 1e-4});
   const nn::TokenBatch batch = nn::token_batch(some_tokens(length + 1));

@@ -70,12 +70,25 @@ class Draw {
   Generator generator_;
 };
 
-StepSizes drawn_sizes(Draw& draw, int64_t vocabulary) {
+Recompute drawn_policy(Draw& draw, int64_t blocks) {
+  const int64_t some = draw.one_of({1, 2, 3, 4, 5, 6}) % blocks + 1;
+  switch (draw.one_of({0, 0, 1, 2, 3, 4, 5, 6, 6})) {
+    case 0: return Recompute::none;
+    case 1: return Recompute::attention;
+    case 2: return Recompute::block;
+    case 3: return {Recompute::Scope::attention, some, 1, false};
+    case 4: return Recompute::first_blocks(some);
+    case 5: return Recompute::groups(some);
+    default: return Recompute::groups(some, true);
+  }
+}
+
+StepSizes drawn_sizes(Draw& draw, int64_t vocabulary, int64_t blocks = 1) {
   StepSizes z{.batch = draw.one_of({1, 2, 3}), .length = draw.one_of({1, 17, 100, 257, 600})};
   const Dtype dtypes[] = {Dtype::f32, Dtype::f64, Dtype::bf16};
   z.dtype = dtypes[draw.one_of({0, 0, 1, 2})];
   z.byte_tokens = vocabulary <= 256 && draw.one_of({0, 1});
-  z.loss.recompute = Recompute(draw.one_of({0, 1, 2}));
+  z.loss.recompute = drawn_policy(draw, blocks);
   z.loss.loss_chunk = draw.one_of({0, 0, 33, 100, 4000});
   z.loss.feed_forward_chunk = draw.one_of({0, 0, 1, 16, 99, 256, 4000});
   z.optimizer = nn::OptimizerState(draw.one_of({0, 1, 2, 2}));
@@ -83,14 +96,14 @@ StepSizes drawn_sizes(Draw& draw, int64_t vocabulary) {
 }
 
 LlamaConfig drawn_llama(Draw& draw) {
-  LlamaConfig c{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .hidden_size = draw.one_of({32, 64, 96}), .intermediate_size = draw.one_of({0, 40, 200, 513}), .num_hidden_layers = draw.one_of({1, 2, 3}),
+  LlamaConfig c{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .hidden_size = draw.one_of({32, 64, 96}), .intermediate_size = draw.one_of({0, 40, 200, 513}), .num_hidden_layers = draw.one_of({1, 2, 3, 5}),
                 .num_attention_heads = draw.one_of({2, 4, 8}), .num_key_value_heads = draw.one_of({0, 1, 2}), .head_dim = draw.one_of({0, 0, 12}), .sliding_window = draw.one_of({0, 0, 7})};
   c.tie_word_embeddings = draw.one_of({0, 1});
   return c;
 }
 
 GptConfig drawn_gpt(Draw& draw) {
-  GptConfig c{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .n_positions = 700, .n_embd = draw.one_of({32, 64, 96}), .n_layer = draw.one_of({1, 2, 3}), .n_head = draw.one_of({2, 4, 8}),
+  GptConfig c{.vocab_size = draw.one_of({50, 256, 1000, 3001}), .n_positions = 700, .n_embd = draw.one_of({32, 64, 96}), .n_layer = draw.one_of({1, 2, 3, 5}), .n_head = draw.one_of({2, 4, 8}),
               .n_inner = draw.one_of({0, 40, 200})};
   c.tie_word_embeddings = draw.one_of({0, 1});
   c.dropout = 0.1 * double(draw.one_of({0, 1}));
@@ -99,7 +112,7 @@ GptConfig drawn_gpt(Draw& draw) {
 
 std::string text_of(const StepSizes& z, int64_t index) {
   return "configuration " + std::to_string(index) + ": batch " + std::to_string(z.batch) + ", length " + std::to_string(z.length) + ", " + std::string(dtype_name(z.dtype)) + ", recompute " +
-         std::to_string(int(z.loss.recompute)) + ", loss chunk " + std::to_string(z.loss.loss_chunk) + ", feed-forward chunk " +
+         to_string(z.loss.recompute) + ", loss chunk " + std::to_string(z.loss.loss_chunk) + ", feed-forward chunk " +
          std::to_string(z.loss.feed_forward_chunk);
 }
 
@@ -107,7 +120,7 @@ TEST(Estimate, LlamaEqualsThePlanOverRandomConfigurations) {
   Draw draw(11);
   for (int64_t i = 0; i < 300; ++i) {
     const LlamaConfig config = drawn_llama(draw);
-    const StepSizes z = drawn_sizes(draw, config.vocab_size);
+    const StepSizes z = drawn_sizes(draw, config.vocab_size, config.num_hidden_layers);
     expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, meta()), z, text_of(z, i));
     if (HasFailure()) break;
   }
@@ -117,7 +130,7 @@ TEST(Estimate, GptEqualsThePlanOverRandomConfigurations) {
   Draw draw(12);
   for (int64_t i = 0; i < 300; ++i) {
     const GptConfig config = drawn_gpt(draw);
-    const StepSizes z = drawn_sizes(draw, config.vocab_size);
+    const StepSizes z = drawn_sizes(draw, config.vocab_size, config.n_layer);
     expect_equal(nn::estimate(config, z), step_of<nn::Gpt>(config, z, meta()), z, text_of(z, i));
     if (HasFailure()) break;
   }
@@ -203,10 +216,11 @@ TEST(Estimate, EqualsTheRun) {
   Draw draw(13);
   for (int64_t i = 0; i < 12; ++i) {
     const LlamaConfig config = drawn_llama(draw);
-    StepSizes z = drawn_sizes(draw, config.vocab_size);
+    StepSizes z = drawn_sizes(draw, config.vocab_size, config.num_hidden_layers);
     z.length = std::min<int64_t>(z.length, 100);
     expect_equal(nn::estimate(config, z), step_of<nn::Llama>(config, z, cpu), z, text_of(z, i));
     const GptConfig gpt = drawn_gpt(draw);
+    z.loss.recompute = drawn_policy(draw, gpt.n_layer);
     expect_equal(nn::estimate(gpt, z), step_of<nn::Gpt>(gpt, z, cpu), z, text_of(z, i));
     const nn::PerformerConfig performer = drawn_performer(draw);
     StepSizes full = drawn_full(draw, performer.vocab), slices = drawn_slices(draw, performer.vocab);

@@ -108,7 +108,7 @@ TEST(PlanIsRun, WhateverIsRecomputed) {
     RunConfig config = shrunk(preset);
     if (config.model.type == ModelType::performer) continue;
     int64_t peak = 0;
-    for (const nn::Recompute recompute : {nn::Recompute::none, nn::Recompute::attention, nn::Recompute::block}) {
+    for (const nn::Recompute recompute : {nn::Recompute::none, nn::Recompute::attention, nn::Recompute::block, nn::Recompute::first_blocks(1), nn::Recompute::groups(2), nn::Recompute::groups(2, true)}) {
       for (const int64_t rows : {0, 5}) {
         config.train.recompute = recompute;
         config.train.loss_chunk = config.train.feed_forward_chunk = rows;
@@ -116,7 +116,7 @@ TEST(PlanIsRun, WhateverIsRecomputed) {
         Trial run(config);
         run.step(0);
         const Plan planned = plan_step(config, false).step;
-        expect_same(planned, run.step(1), std::string(preset.name) + ", recompute " + std::to_string(int(recompute)) + ", rows " + std::to_string(rows));
+        expect_same(planned, run.step(1), std::string(preset.name) + ", recompute " + to_string(recompute) + ", rows " + std::to_string(rows));
         if (!peak) peak = planned.peak;
         else EXPECT_LT(planned.peak, peak) << "less than when everything is kept";
       }
