@@ -43,8 +43,11 @@ std::vector<StepBuffer> step_buffers(const Plan& plan) {
 }
 
 std::string to_string(const Event& event) {
-  constexpr const char* kinds[] = {"allocate", "release", "mark", "phase"};
+  constexpr const char* kinds[] = {"allocate", "release", "mark"};
+  constexpr const char* moments[] = {"begins", "has run", "begins its second run", "has run again", "is done"};
   if (event.kind == Event::Kind::phase) return concat("phase ", *event.op ? event.op : "forward");
+  if (event.kind == Event::Kind::scope)
+    return concat("scope ", event.op, event.path ? " in " : "", path_name(event.path), ", instance ", event.id, ", ", moments[size_t(event.moment)]);
   std::string text = concat(kinds[size_t(event.kind)], " ", event.bytes, " bytes, ", category_name(event.category), ", id ", event.id);
   if (*event.op) text += concat(", by ", event.op);
   if (event.path) text += concat(" in ", path_name(event.path));
@@ -52,9 +55,10 @@ std::string to_string(const Event& event) {
 }
 
 std::string first_difference(const std::vector<Event>& planned, const std::vector<Event>& measured) {
-  std::unordered_map<uint64_t, uint64_t> names[2];
+  std::unordered_map<uint64_t, uint64_t> buffers[2], scopes[2];
   const auto normal = [&](int side, Event event) {
-    event.id = names[side].try_emplace(event.id, names[side].size() + 1).first->second;
+    auto& names = event.kind == Event::Kind::scope ? scopes[side] : buffers[side];
+    event.id = names.try_emplace(event.id, names.size() + 1).first->second;
     return event;
   };
   const size_t common = std::min(planned.size(), measured.size());

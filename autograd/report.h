@@ -59,10 +59,52 @@ struct PhaseMark {
   std::string name;  ///< Empty: back to no phase.
 };
 
-/// A peak from another source, to hold against the plan.
+/// A peak from another source, to hold against the plan. A closed form knows activations as one figure: its `by_category` has all of them,
+/// temporaries included, in Category::saved.
 struct PeakFigures {
   int64_t peak = 0;
   std::optional<CategoryBytes> by_category;
+};
+
+/// Scopes that recompute, see checkpoint.h. Those that are alike in name and in every figure are one entry.
+struct ScopeShare {
+  std::string name;
+  std::string module, last_module;  ///< Where the first and the last of them are.
+  int64_t count = 1;
+  int64_t kept = 0;         ///< Of each: what its forward leaves saved that was not saved before.
+  int64_t dropped = 0;      ///< Of each: what its second run saves again, and forward therefore did not keep.
+  int64_t working_set = 0;  ///< Of each: the most that its second run has alive beyond what was alive when it began.
+  /// With `dropped` kept from its forward to its second run the peak would be the same. Each is judged by itself.
+  bool saves_nothing = false;
+};
+
+/// A change of the step, with its exact effect.
+struct Suggestion {
+  std::string change;     ///< "recompute the first 4 blocks"
+  std::string how;        ///< What to type: "--set train.recompute=block:4"
+  int64_t peak = 0;       ///< Of the changed step.
+  double extra_work = 0;  ///< Share of the step's arithmetic that is added; below 0 when some is saved.
+};
+
+/// Where an arena puts the buffers of a step, and when they are there.
+struct AddressMap {
+  struct Place {
+    int64_t begin = 0, end = 0;  ///< Events, as in StepBuffer.
+    int64_t offset = 0, bytes = 0;
+    Category category = Category::temporary;  ///< At the end of its life.
+    std::string op, module;
+  };
+  std::vector<Place> places;  ///< Largest first; buffers of no bytes have none.
+  int64_t size = 0, bound = 0;  ///< See Arena::size, Arena::bound.
+};
+struct ArenaLayout;
+/// `layout` is that of step_buffers(step).
+AddressMap address_map(const Plan& step, const ArenaLayout& layout);
+
+/// A bound that the step does not keep to.
+struct MemoryLimit {
+  int64_t bytes = 0;
+  int64_t needed = 0;  ///< The peak of the whole step.
 };
 
 struct MemoryReport {
@@ -76,11 +118,15 @@ struct MemoryReport {
   std::vector<PeakCandidate> candidates;  ///< In order of appearance.
   std::vector<MemoryShare> by_op, by_module;  ///< Largest at the peak first.
   std::vector<LiveBuffer> live;     ///< At the peak, largest first: 100 % of its bytes.
+  std::vector<ScopeShare> scopes;   ///< Those whose second run is in the step, in order of their forward.
   std::vector<TimelinePoint> timeline;  ///< At most `timeline_points`; each is the highest instant of its stretch, so the peak is among them.
   std::vector<PhaseMark> phases;
 
   std::optional<PeakFigures> closed_form, measured;
   std::optional<int64_t> outside;   ///< Bytes of the process that no plan covers (libraries, contexts), when someone measured them.
+  std::vector<Suggestion> suggestions;  ///< As whoever filled them in ordered them.
+  std::optional<AddressMap> addresses;  ///< For the HTML page.
+  std::optional<MemoryLimit> limit;     ///< Of a report that limited_report cut short.
   std::string departure;            ///< First event in which the measured step differs from this one; empty when none does.
 
   /// Sets `measured` and `departure` from the step as it ran. `events` are those of the plan that this report was made from.
@@ -93,16 +139,20 @@ inline constexpr int timeline_points = 600;
 /// Throws PlanError when `before` and the step do not belong together.
 MemoryReport make_report(const Plan& step, const std::vector<Event>& before = {});
 
+/// The report of a step that does not fit: cut at the first event after which more than `limit` bytes are alive, which is its peak. The whole
+/// report, without `limit`, when the step fits.
+MemoryReport limited_report(const Plan& step, int64_t limit, const std::vector<Event>& before = {});
+
 struct ReportTextOptions {
   int top = 20;       ///< Lines of each table; the rest is one line "and K more" with its sum.
   int columns = 100;  ///< Width to stay within; long names are shortened in the middle.
 };
 std::string report_text(const MemoryReport& report, const ReportTextOptions& options = {});
 
-/// One JSON document, "schema": "spool.report/1". Bytes are integers; what is unknown is null.
+/// One JSON document, "schema": "spool.report/2", described by report/report.schema.json. Bytes are integers; what is unknown is null.
 std::string report_json(const MemoryReport& report);
 
-/// One self-contained HTML page: the timeline by category as SVG, and the tables. No scripts from elsewhere, no network.
+/// One self-contained HTML page: the timeline by category and the address map as SVG, and the tables. No network.
 std::string report_html(const MemoryReport& report);
 
 std::string with_separators(int64_t value);  ///< "18,151,915,524".

@@ -16,7 +16,7 @@ int64_t CategoryBytes::total() const { return std::accumulate(bytes.begin(), byt
 
 bool Event::operator==(const Event& other) const {
   return kind == other.kind && category == other.category && from == other.from && path == other.path && bytes == other.bytes && id == other.id &&
-         std::strcmp(op, other.op) == 0;
+         moment == other.moment && std::strcmp(op, other.op) == 0;
 }
 
 namespace {
@@ -75,6 +75,21 @@ void Ledger::mark(uint64_t id, int64_t bytes, Category from, Category to, uint32
 void Ledger::phase(const char* name) {
   const std::lock_guard lock(mutex_);
   if (recording_) events_.push_back({Event::Kind::phase, Category::temporary, 0, name, 0, 0});
+}
+
+uint64_t Ledger::begin_scope(const char* name, uint32_t path) {
+  uint64_t instance = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    instance = next_scope_++;
+  }
+  scope(instance, Event::Moment::begin, name, path);
+  return instance;
+}
+
+void Ledger::scope(uint64_t instance, Event::Moment moment, const char* name, uint32_t path) {
+  const std::lock_guard lock(mutex_);
+  if (recording_) events_.push_back({.kind = Event::Kind::scope, .path = path, .op = name, .id = instance, .moment = moment});
 }
 
 void Ledger::reset_peak() {

@@ -1,6 +1,8 @@
 #include "replay.h"
+#include "scopes.h"
 #include "tallies.h"
 
+#include <spool/autograd/arena.h>
 #include <spool/tensor/error.h>
 
 #include <algorithm>
@@ -52,15 +54,7 @@ Top find_top(const std::vector<Event>& events, CategoryBytes level) {
   Top top{-1, level};
   int64_t total = level.total(), highest = total;
   for (size_t i = 0; i < events.size(); ++i) {
-    const Event& e = events[i];
-    if (e.kind == Event::Kind::mark) {
-      level[e.from] -= e.bytes;
-      level[e.category] += e.bytes;
-    } else {
-      const int64_t change = e.kind == Event::Kind::release ? -e.bytes : e.bytes;
-      level[e.category] += change;
-      total += change;
-    }
+    total += detail::apply(events[i], level);
     if (total <= highest) continue;
     highest = total;
     top = {int64_t(i), level};
@@ -68,11 +62,11 @@ Top find_top(const std::vector<Event>& events, CategoryBytes level) {
   return top;
 }
 
-/// Walks through the step once, stopping at its peak to look around.
+/// Walks through the step once, stopping at its peak to look around. `whole` tells when buffers are released: the step, unless that is cut.
 class Walk {
  public:
-  Walk(const Plan& step, TrackedSet live, MemoryReport& report)
-      : step_(step), live_(std::move(live)), report_(report),
+  Walk(const Plan& step, const Plan& whole, TrackedSet live, MemoryReport& report)
+      : step_(step), whole_(whole), live_(std::move(live)), report_(report),
         candidates_(std::any_of(step.events.begin(), step.events.end(), [](const Event& e) { return e.kind == Event::Kind::phase; })) {}
 
   void run() {
@@ -81,8 +75,8 @@ class Walk {
       now_[buffer.category] += buffer.bytes;
     }
     add_unrecorded();
-    for (size_t i = 0; i < step_.events.size(); ++i)
-      if (step_.events[i].kind == Event::Kind::release) released_[step_.events[i].id] = int64_t(i);
+    for (size_t i = 0; i < whole_.events.size(); ++i)
+      if (whole_.events[i].kind == Event::Kind::release) released_[whole_.events[i].id] = int64_t(i);
     report_.base_by_category = now_;
     report_.timeline.push_back({-1, now_});
     if (report_.peak_event < 0) {
@@ -153,6 +147,7 @@ class Walk {
         now_[e.category] += e.bytes;
         live_.at(e.id).mark(e);
         break;
+      case Event::Kind::scope: break;
       case Event::Kind::phase:
         report_.phases.push_back({index, e.op});
         candidates_.enter(e.op, index, now_);
@@ -179,7 +174,7 @@ class Walk {
     report_.live.push_back({id, b.bytes, b.category, b.op, path_name(b.path), reason(b, released), b.born, released});
   }
 
-  const Plan& step_;
+  const Plan &step_, &whole_;
   TrackedSet live_;
   MemoryReport& report_;
   Candidates candidates_;
@@ -189,15 +184,49 @@ class Walk {
   std::unordered_map<uint64_t, int64_t> released_;
 };
 
-}  // namespace
-
-MemoryReport make_report(const Plan& step, const std::vector<Event>& before) {
+MemoryReport analyse(const Plan& step, const Plan& whole, const std::vector<Event>& before) {
   MemoryReport report;
   report.base = step.base;
   report.events = int64_t(step.events.size());
   TrackedSet live = detail::alive_before(step, before);
-  Walk(step, std::move(live), report).run();
+  Walk(step, whole, std::move(live), report).run();
   return report;
+}
+
+}  // namespace
+
+MemoryReport make_report(const Plan& step, const std::vector<Event>& before) {
+  MemoryReport report = analyse(step, step, before);
+  report.scopes = detail::scope_shares(step);
+  return report;
+}
+
+MemoryReport limited_report(const Plan& step, int64_t limit, const std::vector<Event>& before) {
+  MemoryReport whole = make_report(step, before);
+  if (step.peak <= limit) return whole;
+  CategoryBytes level = whole.base_by_category;
+  size_t count = 0;
+  while (level.total() <= limit) detail::apply(step.events[count++], level);
+  const Plan cut{.events = {step.events.begin(), step.events.begin() + long(count)}, .base = step.base, .peak = level.total(), .at_peak = level};
+  MemoryReport report = analyse(cut, step, before);
+  report.scopes = std::move(whole.scopes);
+  report.limit = MemoryLimit{limit, step.peak};
+  return report;
+}
+
+AddressMap address_map(const Plan& step, const ArenaLayout& layout) {
+  const std::vector<StepBuffer> buffers = step_buffers(step);
+  if (layout.offsets.size() != buffers.size()) fail<PlanError>("address_map: a layout of ", layout.offsets.size(), " buffers for a step with ", buffers.size());
+  std::unordered_map<uint64_t, Category> categories;
+  for (const Event& e : step.events)
+    if (e.kind == Event::Kind::allocate || e.kind == Event::Kind::mark) categories[e.id] = e.category;
+  AddressMap map{.places = {}, .size = layout.size, .bound = layout.bound};
+  for (size_t k = 0; k < buffers.size(); ++k) {
+    const StepBuffer& b = buffers[k];
+    if (b.bytes) map.places.push_back({b.begin, b.end, layout.offsets[k], b.bytes, categories.at(b.id), b.op, path_name(b.path)});
+  }
+  std::stable_sort(map.places.begin(), map.places.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return map;
 }
 
 void MemoryReport::compare(const Plan& planned, const Plan& run) {

@@ -17,6 +17,39 @@ void categories(Json& j, const std::optional<CategoryBytes>& bytes) {
   j.close('}');
 }
 
+/// The closed form knows one figure for activations.
+void closed_form_categories(Json& j, const std::optional<PeakFigures>& closed) {
+  if (!closed || !closed->by_category) return void(j.null());
+  const CategoryBytes& b = *closed->by_category;
+  j.open('{').key("parameter").number(b[Category::parameter]).key("gradient").number(b[Category::gradient]).key("optimizer").number(b[Category::optimizer]);
+  j.key("activation").number(b[Category::saved] + b[Category::temporary]).key("scratch").number(b[Category::scratch]);
+  j.key("communication").number(b[Category::communication]).close('}');
+}
+
+void limit(Json& j, const std::optional<MemoryLimit>& limit) {
+  j.line().key("limit");
+  if (!limit) return void(j.null());
+  j.open('{').key("bytes").number(limit->bytes).key("needed").number(limit->needed).close('}');
+}
+
+void scopes(Json& j, const MemoryReport& r) {
+  j.line().key("scopes").open('[');
+  for (const ScopeShare& s : r.scopes) {
+    j.line().open('{').key("name").text(s.name).key("module");
+    name(j, s.module).key("last_module");
+    name(j, s.last_module).key("count").number(s.count).key("kept").number(s.kept).key("dropped").number(s.dropped);
+    j.key("working_set").number(s.working_set).key("saves_nothing").boolean(s.saves_nothing).close('}');
+  }
+  j.close(']');
+}
+
+void suggestions(Json& j, const MemoryReport& r) {
+  j.line().key("suggestions").open('[');
+  for (const Suggestion& s : r.suggestions)
+    j.line().open('{').key("change").text(s.change).key("how").text(s.how).key("peak").number(s.peak).key("extra_work").real(s.extra_work).close('}');
+  j.close(']');
+}
+
 void shares(Json& j, const char* key, const std::vector<MemoryShare>& all) {
   j.line().key(key).open('[');
   for (const MemoryShare& s : all) {
@@ -75,18 +108,19 @@ void timeline(Json& j, const MemoryReport& r) {
 
 std::string report_json(const MemoryReport& r) {
   Json j;
-  j.open('{').key("schema").text("spool.report/1").line().key("title").text(r.title);
+  j.open('{').key("schema").text("spool.report/2").line().key("title").text(r.title);
   peak(j, r);
   j.line().key("categories");
   categories(j, r.at_peak);
   j.line().key("base_categories");
   categories(j, r.base_by_category);
   j.line().key("closed_form_categories");
-  categories(j, r.closed_form ? r.closed_form->by_category : std::nullopt);
+  closed_form_categories(j, r.closed_form);
   j.line().key("measured_categories");
   categories(j, r.measured ? r.measured->by_category : std::nullopt);
   j.line().key("departure");
   name(j, r.departure);
+  limit(j, r.limit);
   j.line().key("events").number(r.events).key("allocations").number(r.allocations).key("allocated").number(r.allocated);
   j.line().key("candidates").open('[');
   for (const PeakCandidate& c : r.candidates) {
@@ -96,6 +130,8 @@ std::string report_json(const MemoryReport& r) {
   j.close(']');
   shares(j, "modules", r.by_module);
   shares(j, "ops", r.by_op);
+  scopes(j, r);
+  suggestions(j, r);
   live(j, r);
   timeline(j, r);
   return j.close('}').take();

@@ -32,6 +32,12 @@ class Json {
   }
   Json& text(std::string_view value) { return raw(quoted(value)); }
   Json& number(int64_t value) { return raw(std::to_string(value)); }
+  Json& real(double value) {  ///< Finite.
+    char text[32];
+    std::snprintf(text, sizeof text, "%.6g", value);
+    return raw(text);
+  }
+  Json& boolean(bool value) { return raw(value ? "true" : "false"); }
   Json& null() { return raw("null"); }
   Json& open(char bracket) {
     separate();

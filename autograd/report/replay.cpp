@@ -8,6 +8,14 @@ void fail_unrelated(const std::string& what) {
   fail<PlanError>("make_report: ", what, "; pass everything the ledger recorded from its construction to the step, or nothing");
 }
 
+int64_t apply(const Event& e, CategoryBytes& live) {
+  if (!e.of_buffer()) return 0;
+  if (e.kind == Event::Kind::mark) live[e.from] -= e.bytes;
+  const int64_t change = e.kind == Event::Kind::release ? -e.bytes : e.bytes;
+  live[e.category] += change;
+  return e.kind == Event::Kind::mark ? 0 : change;
+}
+
 TrackedSet alive_before(const Plan& step, const std::vector<Event>& before) {
   TrackedSet live;
   for (const Event& e : before) {
@@ -18,7 +26,7 @@ TrackedSet alive_before(const Plan& step, const std::vector<Event>& before) {
   std::unordered_map<uint64_t, bool> known;
   for (const auto& [id, buffer] : live) known[id] = true;
   for (const Event& e : step.events) {
-    if (e.kind == Event::Kind::phase || !known.try_emplace(e.id, true).second || e.kind == Event::Kind::allocate) continue;
+    if (!e.of_buffer() || !known.try_emplace(e.id, true).second || e.kind == Event::Kind::allocate) continue;
     live[e.id] = {.bytes = e.bytes, .category = e.kind == Event::Kind::mark ? e.from : e.category, .recorded = false};
   }
   return live;

@@ -28,6 +28,9 @@ using TrackedSet = std::unordered_map<uint64_t, Tracked>;
 /// Buffers by id: those that `before` leaves, and those that the step mentions though nothing recorded their allocation.
 TrackedSet alive_before(const Plan& step, const std::vector<Event>& before);
 
+/// What an event does to the bytes alive by category. Returns the change of their sum.
+int64_t apply(const Event& event, CategoryBytes& live);
+
 /// Throws PlanError: `before` and the step do not belong together.
 [[noreturn]] void fail_unrelated(const std::string& what);
 

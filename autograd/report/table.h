@@ -2,6 +2,7 @@
 // Aligned columns of text for the memory report. Private.
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,13 @@ namespace spool::detail {
 /// Characters on the screen of UTF-8 text.
 inline int display_width(std::string_view text) {
   return int(std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; }));
+}
+
+/// A share of work that is added: "+12.3 %", "0 %".
+inline std::string work(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%+.1f %%", 100 * share);
+  return std::string_view(text) == "+0.0 %" || std::string_view(text) == "-0.0 %" ? "0 %" : text;
 }
 
 /// At most `width` characters: the middle gives way to "…".

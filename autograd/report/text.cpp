@@ -1,3 +1,4 @@
+#include "category_rows.h"
 #include "table.h"
 
 #include <spool/autograd/report.h>
@@ -19,9 +20,14 @@ std::string both(int64_t bytes) { return concat(with_separators(bytes), " B (", 
 std::string place(const std::string& op, const std::string& module) { return concat(op.empty() ? "no op" : op, module.empty() ? "" : " in ", module); }
 
 std::string header(const MemoryReport& r) {
-  std::string text = concat(r.title, "\n\n  peak             ", both(r.peak), "\n");
-  if (r.peak_event < 0) text += "                   before the first event: the step never exceeds what was there\n";
-  else text += concat("                   at event ", with_separators(r.peak_event), " of ", with_separators(r.events), ", ", place(r.peak_op, r.peak_module), ", ", r.peak_phase, "\n");
+  std::string text = concat(r.title, "\n\n");
+  if (r.limit) {
+    text += concat("  does not fit     the step needs ", both(r.limit->needed), ", the limit is ", both(r.limit->bytes), "\n  first beyond it  ", both(r.peak), "\n");
+  } else {
+    text += concat("  peak             ", both(r.peak), "\n");
+  }
+  if (r.peak_event >= 0) text += concat("                   at event ", with_separators(r.peak_event), " of ", with_separators(r.events), ", ", place(r.peak_op, r.peak_module), ", ", r.peak_phase, "\n");
+  else text += concat("                   before the first event: ", r.limit ? "what the step begins with is too much" : "the step never exceeds what was there", "\n");
   if (r.closed_form) {
     const int64_t off = r.closed_form->peak - r.peak;
     text += concat("  closed form      ", both(r.closed_form->peak), off == 0 ? ", the same" : concat(", ", off > 0 ? "+" : "", with_separators(off), " B from the plan"), "\n");
@@ -30,35 +36,31 @@ std::string header(const MemoryReport& r) {
   return text + concat("  allocated        ", both(r.allocated), " in ", with_separators(r.allocations), " allocations over the step\n");
 }
 
-/// Closed form, planned and measured side by side, as far as they are known.
 std::string by_category(const MemoryReport& r) {
+  using Kind = detail::CategoryRow::Kind;
   std::vector<TextTable::Column> columns{{"By category, at the peak", false}};
-  const bool known = r.closed_form && r.closed_form->by_category;
-  if (known) columns.push_back({"closed form"});
+  if (r.closed_form) columns.push_back({"closed form"});
   columns.push_back({"planned"});
   if (r.measured) columns.insert(columns.end(), {{"measured"}, {"difference"}});
+  else if (r.outside) columns.push_back({"measured"});
   columns.insert(columns.end(), {{""}, {"share"}});
   TextTable table(columns);
-  const auto cell = [](const std::optional<PeakFigures>& figures, int c) -> std::string {
-    if (c == category_count) return with_separators(figures->peak);
-    return figures->by_category ? with_separators(figures->by_category->bytes[size_t(c)]) : "–";
-  };
-  const std::optional<PeakFigures> planned = PeakFigures{r.peak, r.at_peak};
-  for (int c = 0; c <= category_count; ++c) {
-    const bool sum = c == category_count;
-    const int64_t bytes = sum ? r.peak : r.at_peak.bytes[size_t(c)];
-    const int64_t ran = !r.measured ? 0 : sum ? r.measured->peak : r.measured->by_category ? r.measured->by_category->bytes[size_t(c)] : bytes;
-    if (!sum && bytes == 0 && ran == 0 && !(known && r.closed_form->by_category->bytes[size_t(c)])) continue;
-    if (sum) table.line();
-    std::vector<std::string> cells{sum ? "sum" : std::string(category_name(Category(c)))};
-    if (known) cells.push_back(cell(r.closed_form, c));
-    cells.push_back(cell(planned, c));
-    if (r.measured) cells.insert(cells.end(), {cell(r.measured, c), ran == bytes ? "0" : concat(ran > bytes ? "+" : "", with_separators(ran - bytes))});
-    cells.insert(cells.end(), {binary_size(bytes), percent(bytes, r.peak)});
+  const auto figure = [](const std::optional<int64_t>& bytes) { return bytes ? with_separators(*bytes) : std::string("–"); };
+  for (const detail::CategoryRow& row : detail::category_rows(r)) {
+    if (row.kind == Kind::sum) table.line();
+    std::vector<std::string> cells{row.kind == Kind::part ? "  " + row.name : row.name};
+    if (r.closed_form) cells.push_back(figure(row.closed_form));
+    cells.push_back(figure(row.planned));
+    if (r.measured || r.outside) cells.push_back(figure(row.measured));
+    if (r.measured) {
+      const int64_t off = row.measured.value_or(0) - row.planned.value_or(0);
+      cells.push_back(!row.measured || !row.planned ? "" : concat(off > 0 ? "+" : "", with_separators(off)));
+    }
+    cells.push_back(binary_size(row.planned.value_or(row.measured.value_or(0))));
+    cells.push_back(row.planned ? percent(*row.planned, r.peak) : "");
     table.row(cells);
   }
   std::string text = table.text(1000);
-  if (r.outside) text += concat("  outside the plan: ", both(*r.outside), "\n");
   if (!r.departure.empty()) text += concat("  The run departs from the plan at ", r.departure, "\n");
   else if (r.measured) text += "  The run posted the planned events, one for one.\n";
   return text;
@@ -105,6 +107,30 @@ std::string shares(const char* title, const std::vector<MemoryShare>& all, const
   return table.text(options.columns);
 }
 
+std::string scopes(const MemoryReport& r, int width) {
+  if (r.scopes.empty()) return "";
+  TextTable table({{"Scopes that recompute", false}, {"each keeps"}, {"each drops"}, {""}, {"second run takes"}, {"", false}});
+  bool useless = false;
+  for (const ScopeShare& s : r.scopes) {
+    std::string name = s.count == 1 ? s.name : concat(s.name, " × ", with_separators(s.count));
+    if (!s.module.empty()) name += concat(", ", s.module);
+    if (s.module != s.last_module) name += concat(" … ", s.last_module);
+    table.row({name, with_separators(s.kept), with_separators(s.dropped), binary_size(s.dropped), with_separators(s.working_set), s.saves_nothing ? "saves nothing" : ""});
+    useless = useless || s.saves_nothing;
+  }
+  return concat(table.text(width), useless ? "  A scope that saves nothing only costs time: without it the peak is the same.\n" : "", "\n");
+}
+
+std::string suggestions(const MemoryReport& r, int width) {
+  if (r.suggestions.empty()) return "";
+  TextTable table({{"What would lower the peak", false}, {"to"}, {""}, {"saved"}, {"extra work"}, {"how", false}});
+  for (const Suggestion& s : r.suggestions) {
+    const int64_t saved = (r.limit ? r.limit->needed : r.peak) - s.peak;
+    table.row({s.change, with_separators(s.peak), binary_size(s.peak), with_separators(saved), detail::work(s.extra_work), s.how});
+  }
+  return table.text(width) + "\n";
+}
+
 std::string live_set(const MemoryReport& r, const ReportTextOptions& options) {
   TextTable table({{"bytes"}, {""}, {"sum so far"}, {"category", false}, {"op", false}, {"module", false}, {"why it is alive", false}});
   int64_t so_far = 0;
@@ -144,6 +170,7 @@ std::string binary_size(int64_t bytes) {
 
 std::string report_text(const MemoryReport& report, const ReportTextOptions& options) {
   std::string text = concat(header(report), "\n", by_category(report), "\n", candidates(report, options.columns), "\n");
+  text += concat(suggestions(report, options.columns), scopes(report, options.columns));
   text += concat(shares("By module", report.by_module, report, options), "\n", shares("By op", report.by_op, report, options), "\n");
   return text + live_set(report, options);
 }

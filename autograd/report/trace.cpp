@@ -94,6 +94,7 @@ std::string trace_json(const Plan& step, const std::vector<Event>& before) {
         now[e.category] += e.bytes;
         counted(e.from, time);
         break;
+      case Event::Kind::scope: continue;
       case Event::Kind::phase:
         trace.phase(*e.op ? e.op : "forward", time);
         continue;

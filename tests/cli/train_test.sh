@@ -51,6 +51,6 @@ traced=$(grep '"ph": "C", "name": "total"' step.trace | grep -oP '"bytes": \K[0-
 head -1 step.csv | grep -qx 'id,lower,upper,size,offset' || fail "head of the CSV: $(head -1 step.csv)"
 "$SPOOL" report whole --trace no/such/place/file 2>unwritable.err && fail "a file that cannot be written must be refused"
 [ "$(wc -l <unwritable.err)" -eq 1 ] && grep -q "no/such/place/file" unwritable.err || fail "says of it: $(cat unwritable.err)"
-"$SPOOL" report whole --json | grep -q 'spool.report/1' || fail "report --json"
+"$SPOOL" report whole --json | grep -q 'spool.report/2' || fail "report --json"
 "$SPOOL" plan enwik8 --json | grep -q '"parameters": 35033344' || fail "plan"
 "$SPOOL" ops --json | grep -q '"linear_attention"' || fail "ops"

@@ -191,8 +191,30 @@ TEST(Report, ComparesWithTheRun) {
   r.outside = 1 << 20;
   EXPECT_NE(r.departure, "");
   const std::string text = report_text(r);
-  for (const char* part : {"closed form", "planned", "measured", "difference", "+8,192", "departs from the plan at event", "outside the plan: 1,048,576 B (1.00 MiB)"})
+  for (const char* part : {"closed form", "planned", "measured", "difference", "+8,192", "departs from the plan at event", "outside the plan", "1,048,576"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(Report, TheClosedFormKnowsActivationsAsOneFigure) {
+  const auto ledger = std::make_shared<Ledger>();
+  MemoryReport r = make_report(record_plan(ledger, [&] {
+    ledger->allocate(1000, Category::parameter, 0, "");
+    ledger->allocate(300, Category::saved, 0, "linear");
+    ledger->allocate(40, Category::temporary, 0, "linear");
+  }));
+  CategoryBytes known;
+  known[Category::parameter] = 1000;
+  known[Category::saved] = 340;
+  r.closed_form = PeakFigures{1340, known};
+  const std::string text = report_text(r), page = report_html(r), json = report_json(r);
+  std::string words;  // the text with single spaces
+  for (const char c : text)
+    if (c != ' ' || words.back() != ' ') words += c;
+  for (const char* row : {"parameters 1,000 1,000", "activations 340 340", "saved – 300", "temporary – 40", "sum 1,340 1,340"})
+    EXPECT_NE(words.find(row), std::string::npos) << row << "\n" << text;
+  EXPECT_NE(page.find("activations</td><td class=n>340</td><td class=n>340</td>"), std::string::npos) << page;
+  EXPECT_NE(json.find("\"activation\": 340"), std::string::npos) << json;
+  EXPECT_EQ(text.find("gradients"), std::string::npos) << "rows of nothing are left out";
 }
 
 TEST(Report, TextStaysWithinItsColumnsAndNeverSaysGB) {
@@ -212,7 +234,7 @@ TEST(Report, TextStaysWithinItsColumnsAndNeverSaysGB) {
 TEST(Report, Json) {
   const Recorded step = record_step(2);
   const std::string json = report_json(make_report(step.plan, step.before));
-  EXPECT_NE(json.find("\"schema\": \"spool.report/1\""), std::string::npos);
+  EXPECT_NE(json.find("\"schema\": \"spool.report/2\""), std::string::npos);
   EXPECT_NE(json.find("\"measured\": null"), std::string::npos);
   EXPECT_EQ(std::count(json.begin(), json.end(), '{'), std::count(json.begin(), json.end(), '}'));
   EXPECT_EQ(std::count(json.begin(), json.end(), '['), std::count(json.begin(), json.end(), ']'));
@@ -223,8 +245,7 @@ TEST(Report, HtmlIsSelfContained) {
   MemoryReport r = make_report(step.plan, step.before);
   r.title = "<script>alert(1)</script>";
   const std::string html = report_html(r);
-  EXPECT_EQ(html.find("http:"), std::string::npos);
-  EXPECT_EQ(html.find("https:"), std::string::npos);
+  EXPECT_EQ(html.find("http"), std::string::npos);
   EXPECT_EQ(html.find("<script>alert"), std::string::npos);
   EXPECT_LT(html.size(), size_t(2) << 20);
 }
