@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of packages.txt that are missing: install-packages.sh build [tests] [tsan]. Does nothing when all are there.
+# Installs the Debian packages of packages.txt that are missing: install-packages.sh build [tests] [tsan] [extras]. Does nothing when all are there.
 # SPOOL_NO_INSTALL=1 only checks.
 set -euo pipefail
 list="$(dirname "${BASH_SOURCE[0]}")/packages.txt"

@@ -17,6 +17,7 @@
 #include "train/loaded.h"
 #include "train/models.h"
 #include "train/presets.h"
+#include "train/report_difference.h"
 #include "train/run.h"
 #include "train/run_report.h"
 #include "train/step.h"
@@ -105,9 +106,10 @@ int run(const TrainCommand& command) {
     options.config = command.out / "config.toml";
     if (!std::filesystem::exists(options.config)) fail<ConfigError>("--resume: ", command.out.string(), " holds no run to go on with");
   }
+  const auto limit = command.limit ? std::optional(parse_bytes(*command.limit, "--limit")) : std::nullopt;
   const RunConfig config = options.resolve();
   const std::filesystem::path out = command.out.empty() ? std::filesystem::path("runs") / config.name : command.out;
-  const RunOutcome r = run_training(config, {out, command.source_dir, command.config.hf, command.resume});
+  const RunOutcome r = run_training(config, {.out = out, .source_dir = command.source_dir, .hf = command.config.hf, .resume = command.resume, .limit = limit});
   if (command.json) {
     print_json({{"schema", "spool.train/1"}, {"steps", r.steps}, {"loss", number(r.loss)},
                 {"validation", {{"loss", number(r.validation.loss())}, {"bits_per_byte", number(r.validation.bits_per_byte())}}},
@@ -165,21 +167,30 @@ void run(const GenerateCommand& command) {
 }
 
 void run(const ReportCommand& command) {
-  const auto file = command.run / (command.json ? "report.json" : "report.txt");
-  if (!std::filesystem::exists(file)) fail<IoError>(command.run.string(), ": holds no report; a run writes it when it ends");
-  if (command.html) {
-    const auto html = command.run / "report.html";
-    if (!std::filesystem::exists(html)) fail<IoError>(command.run.string(), ": holds no report.html");
-    write_file_atomic(*command.html, read_file(html));
+  const auto report_file = [](const std::filesystem::path& run, const char* name) {
+    const auto file = run / name;
+    if (!std::filesystem::exists(file)) fail<IoError>(run.string(), ": holds no ", name, "; a run writes it when it ends");
+    return file;
+  };
+  if (command.other) {
+    const auto read = [&](const std::filesystem::path& run) { return read_report(report_file(run, "report.json")); };
+    const ReportDifference difference = compare_reports(read(command.run), read(*command.other));
+    if (command.json) print_json(difference_json(difference, command.run.string(), command.other->string()));
+    else fmt::print("{}", difference_text(difference, command.run.string(), command.other->string()));
+    return;
   }
-  if (command.trace || command.csv || command.folded) {
+  const auto file = report_file(command.run, command.json ? "report.json" : "report.txt");
+  if (command.html) write_file_atomic(*command.html, read_file(report_file(command.run, "report.html")));
+  const bool planned = command.trace || command.csv || command.folded || command.snapshot;
+  if (planned) {
     const RunConfig config = resolve({.preset = {}, .file = command.run / "config.toml", .hf = {}, .settings = {}});
     const StepPlan plan = plan_run(config);
     if (command.trace) write_file_atomic(*command.trace, plan_trace(plan));
     if (command.csv) write_file_atomic(*command.csv, plan_csv(plan));
     if (command.folded) write_file_atomic(*command.folded, plan_stacks(config, plan));
+    if (command.snapshot) write_file_atomic(*command.snapshot, plan_snapshot(plan));
   }
-  if ((command.html || command.trace || command.csv || command.folded) && !command.json) return;
+  if ((command.html || planned) && !command.json) return;
   fmt::print("{}", read_file(file));
 }
 

@@ -31,6 +31,7 @@ struct ConfigOptions {
 struct TrainCommand {
   ConfigOptions config;
   std::filesystem::path out, source_dir;
+  std::optional<std::string> limit;  ///< A size, see parse_bytes.
   bool resume = false, json = false;
 };
 int run(const TrainCommand& command);  ///< 0, or 130 / 143 after a signal.
@@ -59,7 +60,8 @@ void run(const GenerateCommand& command);
 
 struct ReportCommand {
   std::filesystem::path run;
-  std::optional<std::filesystem::path> html, trace, csv, folded;  ///< Files to write instead; the last three from the plan of the run's step.
+  std::optional<std::filesystem::path> other;  ///< A run to hold against the first: how its report differs.
+  std::optional<std::filesystem::path> html, trace, csv, folded, snapshot;  ///< Files to write instead; all but the first from the plan of the run's step.
   bool json = false;
 };
 void run(const ReportCommand& command);

@@ -1,8 +1,11 @@
 #include "train/format.h"
 
 #include <fmt/format.h>
+#include <spool/tensor/error.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 namespace spool::train {
@@ -14,8 +17,23 @@ std::string format_count(int64_t count) {
   return text;
 }
 
+namespace {
+constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
+}
+
+int64_t parse_bytes(std::string_view text, std::string_view option) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string_view unit = text.substr(size_t(end - text.data()));
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto found = unit.empty() ? units.begin() : std::find(units.begin(), units.end(), unit);
+  const double bytes = std::ldexp(value, 10 * int(found - units.begin()));
+  if (error != std::errc() || found == units.end() || !(bytes >= 1) || bytes > 0x1p60)
+    fail<ConfigError>(option, ": \"", text, "\" is no size; write a number of bytes, or one with KiB, MiB, GiB or TiB, such as 2GiB");
+  return int64_t(bytes);
+}
+
 std::string format_bytes(int64_t bytes) {
-  constexpr std::array<std::string_view, 5> units{"B", "KiB", "MiB", "GiB", "TiB"};
   double scaled = double(bytes);
   size_t unit = 0;
   while (std::abs(scaled) >= 1024 && unit + 1 < units.size()) scaled /= 1024, ++unit;

@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   train_app->add_option("--steps", train.config.steps, "Steps in the whole run");
   train_app->add_option("--seed", train.config.seed, "Seed of everything random");
   train_app->add_option("--out", train.out, "The run's directory (default: runs/NAME)");
+  train_app->add_option("--limit", train.limit, "Bytes that a step may need, such as 2GiB: when it needs more, a report and no training");
   train_app->add_flag("--resume", train.resume, "Go on from the newest checkpoint in --out");
   train_app->add_flag("--json", train.json, "One JSON document on stdout");
 
@@ -81,10 +82,15 @@ int main(int argc, char** argv) {
   ReportCommand report;
   CLI::App* report_app = app.add_subcommand("report", "Where the bytes of a run's step went");
   report_app->add_option("run", report.run, "A run's directory")->required();
-  report_app->add_option("--html", report.html, "Write the report as one HTML file");
-  report_app->add_option("--trace", report.trace, "Write the step's buffers as a trace for Perfetto or chrome://tracing");
-  report_app->add_option("--csv", report.csv, "Write the step's buffers, when they live and where the arena puts them, as MiniMalloc's CSV");
-  report_app->add_option("--folded", report.folded, "Write what is alive at the peak as folded stacks for flame graphs");
+  auto* report_other = report_app->add_option("other", report.other, "Another run: how its report differs from the first");
+  const auto report_option = [&](const char* name, std::optional<std::filesystem::path>& file, const char* text) {
+    report_app->add_option(name, file, text)->excludes(report_other);
+  };
+  report_option("--html", report.html, "Write the report as one HTML file");
+  report_option("--trace", report.trace, "Write the step's buffers as a trace for Perfetto or chrome://tracing");
+  report_option("--csv", report.csv, "Write the step's buffers, when they live and where the arena puts them, as MiniMalloc's CSV");
+  report_option("--snapshot", report.snapshot, "Write the step's buffers as a memory snapshot for PyTorch's viewer, pytorch.org/memory_viz");
+  report_option("--folded", report.folded, "Write what is alive at the peak as folded stacks for flame graphs");
   report_app->add_flag("--json", report.json, "One JSON document on stdout");
 
   bool ops_json = false, presets_json = false;

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <new>
 
 #include "train/checkpoint.h"
 #include "train/config_text.h"
@@ -111,16 +112,22 @@ void check_directory(const RunOptions& options) {
   if (!options.resume && holds) fail<ConfigError>("--out: ", options.out.string(), " holds a run already; add --resume to go on with it, or choose another directory");
 }
 
-}  // namespace
+/// Throws OutOfMemory with a report for a reader when the step does not fit.
+void require_fit(const RunConfig& config, const StepPlan& plan, int64_t limit) {
+  if (plan.step.peak <= limit) return;
+  fail<OutOfMemory>("--limit: a step needs ", format_bytes(plan.step.peak), ", the limit is ", format_bytes(limit), "; nothing was trained\n\n", limited_text(config, plan, limit),
+                    "\nspool plan with these options and --budget instead of --limit looks for a step that fits.");
+}
 
-RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
-  check_directory(options);
-  Training run(config, options);
-  make_directories(options.out);
-  remove_temporaries(options.out);
-  if (fs::exists(options.out / "checkpoints")) remove_temporaries(options.out / "checkpoints");
+/// What the system refused, where the run stands, and where the bytes of a step go.
+[[noreturn]] void fail_refused(const RunConfig& config, const RunOptions& options, const StepPlan& plan, const char* what) {
+  const auto newest = newest_checkpoint(options.out);
+  fail<OutOfMemory>(what, "; ", newest ? concat("the run goes on from ", newest->string(), " with --resume") : "there is no checkpoint yet", "\n\n", limited_text(config, plan, plan.step.peak));
+}
 
-  run.plan = plan_run(config);
+RunOutcome train(Training& run) {
+  const RunConfig& config = run.config;
+  const RunOptions& options = run.options;
   run.model = make_model(config);
   if (!options.hf.empty() && !options.resume) take_weights(*run.model, options.hf);
   run.optimizer = make_optimizer(config, *run.model);
@@ -208,6 +215,25 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   outcome.measured_peak = run.measured.events.empty() ? run.ledger->peak() : run.measured.peak;
   write_reports(options.out, config, run.plan, run.measured);
   return outcome;
+}
+
+}  // namespace
+
+RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
+  check_directory(options);
+  Training run(config, options);
+  run.plan = plan_run(config);
+  if (options.limit) require_fit(config, run.plan, *options.limit);
+  make_directories(options.out);
+  remove_temporaries(options.out);
+  if (fs::exists(options.out / "checkpoints")) remove_temporaries(options.out / "checkpoints");
+  try {
+    return train(run);
+  } catch (const OutOfMemory& error) {
+    fail_refused(config, options, run.plan, error.what());
+  } catch (const std::bad_alloc&) {
+    fail_refused(config, options, run.plan, "train: the system has no memory left beside the tensors");
+  }
 }
 
 }  // namespace spool::train

@@ -13,6 +13,7 @@ struct RunOptions {
   std::filesystem::path source_dir;  ///< Where the project's own text is, for want of data.
   std::filesystem::path hf;          ///< Weights to start from, or empty.
   bool resume = false;               ///< Go on from the newest checkpoint in `out`.
+  std::optional<int64_t> limit;      ///< Bytes that a step may have alive.
 };
 
 struct RunOutcome {
@@ -25,7 +26,8 @@ struct RunOutcome {
   int signal = 0;                    ///< SIGINT or SIGTERM when one ended the run early.
 };
 
-/// Trains. Throws ConfigError for an `out` that holds a run already (or none, with `resume`), IoError, OutOfMemory.
+/// Trains. Throws ConfigError for an `out` that holds a run already (or none, with `resume`), IoError, and OutOfMemory with a report of the step:
+/// when it needs more than `limit`, before anything is written, or when the system refuses bytes; checkpoints stay.
 RunOutcome run_training(const RunConfig& config, const RunOptions& options);
 
 }  // namespace spool::train

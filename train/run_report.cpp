@@ -12,13 +12,15 @@ namespace {
 
 std::vector<Event> before(const StepPlan& plan) { return {plan.history.begin(), plan.history.end() - std::ptrdiff_t(plan.step.events.size())}; }
 
-MemoryReport report_of(const RunConfig& config, const StepPlan& plan) {
-  MemoryReport report = make_report(plan.step, before(plan));
+/// Adds what is known of the configuration.
+MemoryReport described(MemoryReport report, const RunConfig& config, const StepPlan& plan) {
   report.title = fmt::format("Memory of a training step of {}: batch {}, {} tokens a sequence, {}", config.name, config.data.batch, config.data.seq,
                              config.train.chunk ? fmt::format("slices of {}", *config.train.chunk) : std::string("full gradient"));
-  if (const auto known = closed_form(config, plan.chunked)) report.closed_form = PeakFigures{.peak = known->peak.bytes, .by_category = {}};
+  if (const auto known = closed_form(config, plan.chunked); known && !report.limit) report.closed_form = PeakFigures{.peak = known->peak.bytes, .by_category = {}};
   return report;
 }
+MemoryReport report_of(const RunConfig& config, const StepPlan& plan) { return described(make_report(plan.step, before(plan)), config, plan); }
+ArenaLayout layout_of(const StepPlan& plan) { return arena_layout(step_buffers(plan.step)); }
 
 }  // namespace
 
@@ -36,14 +38,20 @@ nlohmann::ordered_json plan_json(const RunConfig& config, int64_t parameters, co
 }
 
 std::string plan_trace(const StepPlan& plan) { return trace_json(plan.step, before(plan)); }
-std::string plan_csv(const StepPlan& plan) { return buffers_csv(plan.step, arena_layout(step_buffers(plan.step)).offsets); }
+std::string plan_csv(const StepPlan& plan) { return buffers_csv(plan.step, layout_of(plan).offsets); }
+std::string plan_snapshot(const StepPlan& plan) { return memory_snapshot(plan.step, layout_of(plan).offsets, before(plan)); }
 std::string plan_stacks(const RunConfig& config, const StepPlan& plan) { return folded_stacks(report_of(config, plan)); }
+
+std::string limited_text(const RunConfig& config, const StepPlan& plan, int64_t limit) {
+  return report_text(described(limited_report(plan.step, limit, before(plan)), config, plan), {.top = 10});
+}
 
 void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured) {
   MemoryReport report = report_of(config, plan);
   if (!measured.events.empty()) report.compare(plan.step, measured);
+  report.addresses = address_map(plan.step, layout_of(plan));
   write_file_atomic(run / "report.txt", report_text(report));
-  write_file_atomic(run / "report.json", report_json(report) + "\n");
+  write_file_atomic(run / "report.json", report_json(report));
   write_file_atomic(run / "report.html", report_html(report));
 }
 

@@ -12,12 +12,17 @@ namespace spool::train {
 std::string plan_text(const RunConfig& config, int64_t parameters, const StepPlan& plan);
 nlohmann::ordered_json plan_json(const RunConfig& config, int64_t parameters, const StepPlan& plan);
 
-/// The planned step for other tools, see report_export.h: buffers as a trace, as CSV with the arena's offsets, and the peak as stacks.
+/// The planned step for other tools, see report_export.h: buffers as a trace, as CSV and as a PyTorch snapshot with the arena's offsets, and
+/// the peak as stacks.
 std::string plan_trace(const StepPlan& plan);
 std::string plan_csv(const StepPlan& plan);
+std::string plan_snapshot(const StepPlan& plan);
 std::string plan_stacks(const RunConfig& config, const StepPlan& plan);
 
-/// report.txt and report.json in a run's directory. `measured` has no events when the run ended before its last step.
+/// The report up to the first event that `limit` forbids; the whole when none is.
+std::string limited_text(const RunConfig& config, const StepPlan& plan, int64_t limit);
+
+/// report.txt, report.json and report.html in a run's directory. `measured` has no events when the run ended before its last step.
 void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured);
 
 }  // namespace spool::train

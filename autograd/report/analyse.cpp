@@ -217,9 +217,7 @@ MemoryReport limited_report(const Plan& step, int64_t limit, const std::vector<E
 AddressMap address_map(const Plan& step, const ArenaLayout& layout) {
   const std::vector<StepBuffer> buffers = step_buffers(step);
   if (layout.offsets.size() != buffers.size()) fail<PlanError>("address_map: a layout of ", layout.offsets.size(), " buffers for a step with ", buffers.size());
-  std::unordered_map<uint64_t, Category> categories;
-  for (const Event& e : step.events)
-    if (e.kind == Event::Kind::allocate || e.kind == Event::Kind::mark) categories[e.id] = e.category;
+  const auto categories = detail::last_categories(step);
   AddressMap map{.places = {}, .size = layout.size, .bound = layout.bound};
   for (size_t k = 0; k < buffers.size(); ++k) {
     const StepBuffer& b = buffers[k];

@@ -20,8 +20,9 @@ body { margin: 0; background: var(--page); color: var(--ink); font: 14px/1.45 sy
 main { max-width: 1220px; margin: 0 auto; padding: 20px 24px 40px; }
 h1 { font-size: 22px; margin: 0 0 12px; } h2 { font-size: 15px; margin: 0 0 8px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 14px 16px; margin-bottom: 14px; overflow-x: auto; }
-.tiles { display: flex; gap: 14px; flex-wrap: wrap; } .tiles section { flex: 1; min-width: 200px; }
+.tiles { display: flex; gap: 14px; flex-wrap: wrap; } .tiles section { flex: 1; min-width: 150px; }
 .big { font-size: 24px; font-weight: 600; } .soft { color: var(--soft); } .two { display: grid; grid-template-columns: 1fr 1fr; gap: 14px; }
+.two.uneven { grid-template-columns: 1.4fr 1fr; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: var(--soft); border-bottom: 1px solid var(--line); padding: 3px 8px; }
 td { padding: 3px 8px; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; } tr:last-child td { border-bottom: 0; }
@@ -30,10 +31,10 @@ td.n, th.n { text-align: right; white-space: nowrap; } tr.sum td { font-weight: 
 .legend span { margin-right: 16px; white-space: nowrap; } svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--soft); font: 12px system-ui, sans-serif; } svg line { stroke: var(--line); } svg line.mark { stroke: var(--soft); stroke-dasharray: 3 4; }
 svg line.peak { stroke: var(--ink); stroke-dasharray: 6 4; } svg text.peak { fill: var(--ink); font-weight: 600; }
-td.part { padding-left: 26px; color: var(--soft); } code { font-size: 13px; } section.bad { border-color: #d55e00; }
-svg.map rect[data-t]:hover { stroke: var(--ink); stroke-width: 1.5; } svg text.band { fill: #fff; font-weight: 600; }
+td.k, td.part { white-space: nowrap; } td.part { padding-left: 26px; color: var(--soft); } code { font-size: 13px; } section.bad { border-color: #d55e00; }
+svg.map rect[data-t]:hover { stroke: var(--ink); stroke-width: 1.5; } svg text.band { fill: #fff; font-weight: 600; paint-order: stroke; stroke: #0006; stroke-width: 3px; }
 #tip { position: fixed; display: none; pointer-events: none; white-space: pre; background: var(--card); border: 1px solid var(--soft); border-radius: 6px; padding: 6px 9px; }
-@media (max-width: 900px) { .two { grid-template-columns: 1fr; } }
+@media (max-width: 900px) { .two, .two.uneven { grid-template-columns: 1fr; } }
 )";
 
 /// Words beside the pointer: those of the rectangle under it.
@@ -193,10 +194,11 @@ std::string tiles(const MemoryReport& r) {
     return concat("<section><div class=soft>", label, "</div><div class=big>", binary_size(bytes), "</div><div class=soft>", with_separators(bytes), " B", note, "</div></section>");
   };
   std::string out = "<div class=tiles>" + tile(r.limit ? "Beyond the limit" : "Planned peak", r.peak, "");
-  if (r.closed_form) out += tile("Closed form", r.closed_form->peak, concat(", ", with_separators(r.closed_form->peak - r.peak), " from the plan"));
-  if (r.measured) out += tile("Measured peak", r.measured->peak, concat(", ", with_separators(r.measured->peak - r.peak), " from the plan"));
+  const auto off = [&](int64_t bytes) { return bytes == r.peak ? ", as planned" : concat(", ", bytes > r.peak ? "+" : "", with_separators(bytes - r.peak), " from the plan"); };
+  if (r.closed_form) out += tile("Closed form", r.closed_form->peak, off(r.closed_form->peak));
+  if (r.measured) out += tile("Measured peak", r.measured->peak, off(r.measured->peak));
   if (r.outside) out += tile("Outside the plan", *r.outside, "");
-  return out + tile("Before the step", r.base, "") + tile("Allocated over the step", r.allocated, concat(" in ", with_separators(r.allocations))) + "</div>";
+  return out + tile("Before the step", r.base, "") + tile("Allocated over the step", r.allocated, concat(" in ", with_separators(r.allocations), " buffers")) + "</div>";
 }
 
 std::string categories(const MemoryReport& r) {
@@ -206,7 +208,7 @@ std::string categories(const MemoryReport& r) {
                            measured ? "<th class=n>measured" : "", "<th class=n><th class=n>share</tr>");
   const auto figure = [](const std::optional<int64_t>& bytes) { return concat("<td class=n>", bytes ? with_separators(*bytes) : "–", "</td>"); };
   for (const detail::CategoryRow& row : detail::category_rows(r)) {
-    out += concat(row.kind == Kind::sum ? "<tr class=sum>" : "<tr>", row.kind == Kind::part ? "<td class=part>" : "<td>", row.colour < 0 ? "" : key(row.colour), row.name, "</td>");
+    out += concat(row.kind == Kind::sum ? "<tr class=sum>" : "<tr>", row.kind == Kind::part ? "<td class=part>" : "<td class=k>", row.colour < 0 ? "" : key(row.colour), row.name, "</td>");
     if (r.closed_form) out += figure(row.closed_form);
     out += figure(row.planned);
     if (measured) out += figure(row.measured);
@@ -218,7 +220,7 @@ std::string categories(const MemoryReport& r) {
 std::string candidates(const MemoryReport& r) {
   std::string out = "<section><h2>Where the peak can be</h2><table><tr><th>part of the step<th class=n>highest<th class=n><th class=n>below the peak</tr>";
   for (const PeakCandidate& c : r.candidates) {
-    out += concat(c.bytes == r.peak ? "<tr class=sum>" : "<tr>", cell(c.at), number(c.bytes), size_cell(c.bytes), number(r.peak - c.bytes), "</tr>");
+    out += concat(c.bytes == r.peak ? "<tr class=sum>" : "<tr>", "<td class=k>", escaped(c.at), "</td>", number(c.bytes), size_cell(c.bytes), number(r.peak - c.bytes), "</tr>");
   }
   out += "</table>";
   if (r.peak_event >= 0) {
@@ -295,7 +297,7 @@ std::string report_html(const MemoryReport& r) {
                   with_separators(r.limit->bytes), " B (", binary_size(r.limit->bytes), "). The report ends where the limit is exceeded first.</section>");
   }
   out += concat(tiles(r), "<section><h2>Bytes alive over the step</h2>", Chart(r).svg(), legend, "</div></section>");
-  out += concat("<div class=two>", categories(r), candidates(r), "</div>", suggestions(r));
+  out += concat("<div class=\"two uneven\">", categories(r), candidates(r), "</div>", suggestions(r));
   if (r.addresses) out += Map(r, *r.addresses).section();
   out += concat(scopes(r), "<div class=two>", shares("By module", r.by_module, r), shares("By op", r.by_op, r), "</div>");
   return out + live_set(r) + concat("</main><div id=tip></div><script>", script, "</script></html>\n");

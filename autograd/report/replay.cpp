@@ -16,6 +16,13 @@ int64_t apply(const Event& e, CategoryBytes& live) {
   return e.kind == Event::Kind::mark ? 0 : change;
 }
 
+std::unordered_map<uint64_t, Category> last_categories(const Plan& step) {
+  std::unordered_map<uint64_t, Category> categories;
+  for (const Event& e : step.events)
+    if (e.of_buffer()) categories[e.id] = e.category;
+  return categories;
+}
+
 TrackedSet alive_before(const Plan& step, const std::vector<Event>& before) {
   TrackedSet live;
   for (const Event& e : before) {

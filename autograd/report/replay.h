@@ -31,6 +31,9 @@ TrackedSet alive_before(const Plan& step, const std::vector<Event>& before);
 /// What an event does to the bytes alive by category. Returns the change of their sum.
 int64_t apply(const Event& event, CategoryBytes& live);
 
+/// The category that each buffer has at the end, by id: that of its last mark.
+std::unordered_map<uint64_t, Category> last_categories(const Plan& step);
+
 /// Throws PlanError: `before` and the step do not belong together.
 [[noreturn]] void fail_unrelated(const std::string& what);
 

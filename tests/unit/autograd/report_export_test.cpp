@@ -184,6 +184,64 @@ TEST(ReportExport, TheCheckerOfPlacesSeesAnOverlap) {
   EXPECT_EQ(overlap(moved), "buffers 1 and 2");
 }
 
+TEST(ReportExport, TheMapHasEveryBufferWhereTheLayoutPutsIt) {
+  for (const Recorded& r : {random_step(3, true), performer_step()}) {
+    const std::vector<StepBuffer> buffers = step_buffers(r.plan);
+    const ArenaLayout layout = arena_layout(buffers);
+    const AddressMap map = address_map(r.plan, layout);
+    std::multimap<int64_t, const AddressMap::Place*> at;
+    for (size_t i = 0; i < map.places.size(); ++i) {
+      at.emplace(map.places[i].offset, &map.places[i]);
+      if (i) EXPECT_LE(map.places[i].bytes, map.places[i - 1].bytes);
+    }
+    size_t places = 0;
+    for (size_t k = 0; k < buffers.size(); ++k) {
+      if (!buffers[k].bytes) continue;
+      ++places;
+      const auto [first, last] = at.equal_range(layout.offsets[k]);
+      EXPECT_TRUE(std::any_of(first, last, [&](const auto& p) { return p.second->begin == buffers[k].begin && p.second->end == buffers[k].end && p.second->bytes == buffers[k].bytes; }));
+    }
+    EXPECT_EQ(places, map.places.size());
+    EXPECT_EQ(map.size, layout.size);
+    EXPECT_EQ(map.bound, layout.bound);
+    MemoryReport report = make_report(r.plan, r.before);
+    report.addresses = map;
+    const std::string page = report_html(report);
+    size_t drawn = 0;
+    for (size_t from = page.find("data-t=\""); from != page.npos; from = page.find("data-t=\"", from + 1)) ++drawn;
+    EXPECT_EQ(drawn, std::min<size_t>(places, 1500));
+  }
+  EXPECT_THROW(address_map(performer_step().plan, ArenaLayout{}), PlanError);
+}
+
+TEST(ReportExport, ThePageOfALongStepIsSmall) {
+  const auto ledger = std::make_shared<Ledger>();
+  MemoryReport r;
+  const Plan plan = record_plan(ledger, [&] {
+    const uint32_t path = intern_path("a.module.with.a.rather.long.path.layers.17.self_attn.q_proj");
+    std::vector<uint64_t> ids;
+    for (int64_t i = 0; i < 4000; ++i) ids.push_back(ledger->allocate(1000 + i, Category::saved, path, "linear"));
+    for (int64_t i = 3999; i >= 0; --i) ledger->release(ids[size_t(i)], 1000 + i, Category::saved);
+  });
+  r = make_report(plan);
+  r.addresses = address_map(plan, arena_layout(step_buffers(plan)));
+  const std::string page = report_html(r);
+  EXPECT_LT(page.size(), size_t(2) << 20);
+  EXPECT_EQ(page.find("http"), std::string::npos);
+  EXPECT_NE(page.find("drawn: the 1,500 largest"), std::string::npos);
+}
+
+/// What Python makes of it is tests/cli/report_test.sh's.
+TEST(ReportExport, SnapshotsArePicklesOfTheStep) {
+  const Recorded r = performer_step();
+  const std::vector<StepBuffer> buffers = step_buffers(r.plan);
+  const std::string pickle = memory_snapshot(r.plan, arena_layout(buffers).offsets, r.before);
+  EXPECT_EQ(pickle.substr(0, 2), "\x80\x02");
+  EXPECT_EQ(pickle.back(), '.');
+  EXPECT_LT(pickle.size(), 2000 + 700 * r.plan.events.size()) << "texts are written once";
+  EXPECT_THROW(memory_snapshot(r.plan, {}, r.before), PlanError);
+}
+
 TEST(ReportExport, StacksAddUpToThePeak) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Recorded r = random_step(seed, seed % 2);

@@ -175,6 +175,40 @@ TEST(Report, RandomHistoriesAreExact) {
   }
 }
 
+TEST(Report, ThePeakIsWhereTheLedgerSawItsHighest) {
+  std::mt19937 rng(5);
+  std::vector<std::string> names;
+  for (int i = 0; i < 200; ++i) names.push_back(concat("op", i));
+  for (int round = 0; round < 60; ++round) {
+    const auto ledger = std::make_shared<Ledger>();
+    const With on(&Ambient::ledger, ledger);
+    const Tensor held = empty({int64_t(rng() % 5000)}, Dtype::u8, meta());
+    int64_t seen = -1, event = -1;
+    std::string op, module;
+    const Plan plan = record_plan(ledger, [&] {
+      Tensors pool;
+      seen = ledger->peak();
+      for (const std::string& name : names) {
+        const std::string place = concat("m", rng() % 5);
+        const With by(&Ambient::op, name.c_str());
+        const PathScope path(place);
+        if (rng() % 5 < 3 || pool.empty()) pool.push_back(empty({int64_t(rng() % 5000)}, Dtype::u8, meta()));
+        else pool.erase(pool.begin() + long(rng() % pool.size()));
+        if (ledger->peak() <= seen) continue;
+        seen = ledger->peak();
+        event = int64_t(ledger->events().size()) - 1;
+        op = name;
+        module = place;
+      }
+    });
+    const MemoryReport r = make_report(plan);
+    EXPECT_EQ(r.peak, seen);
+    EXPECT_EQ(r.peak_event, event);
+    EXPECT_EQ(r.peak_op, op);
+    EXPECT_EQ(r.peak_module, module);
+  }
+}
+
 TEST(Report, RefusesAHistoryOfAnotherStep) {
   const Recorded step = record_step(3), other = record_step(4);
   EXPECT_THROW(make_report(step.plan, other.before), PlanError);

@@ -95,6 +95,19 @@ TEST(Progress, ResumedRunJudgesByItsOwnSteps) {
   EXPECT_DOUBLE_EQ(progress.seconds_left(), 90);
 }
 
+TEST(Format, SizesAreRead) {
+  EXPECT_EQ(parse_bytes("2GiB", "--limit"), int64_t(2) << 30);
+  EXPECT_EQ(parse_bytes("1.5 MiB", "--limit"), 3 << 19);
+  EXPECT_EQ(parse_bytes("3KiB", "--limit"), 3072);
+  EXPECT_EQ(parse_bytes("100000", "--limit"), 100000);
+  EXPECT_EQ(parse_bytes("7 B", "--limit"), 7);
+  EXPECT_EQ(parse_bytes("1TiB", "--limit"), int64_t(1) << 40);
+  for (const char* text : {"", "GiB", "2GB", "2 gib", "-1", "0", "0.5", "nan", "inf", "1e99", "2GiB ", "2  GiB", "0x10", "1,000"}) {
+    const std::string message = message_of<ConfigError>([&] { parse_bytes(text, "--limit"); });
+    EXPECT_EQ(message, concat("--limit: \"", text, "\" is no size; write a number of bytes, or one with KiB, MiB, GiB or TiB, such as 2GiB"));
+  }
+}
+
 TEST(Format, Numbers) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");
