@@ -16,7 +16,7 @@ const Step& step() {
     const auto ledger = std::make_shared<Ledger>();
     ledger->recording(true);
     const With on(&Ambient::ledger, ledger);
-    const nn::Llama model(nn::root({.device = meta()}), {.vocab_size = 256, .hidden_size = 64, .num_hidden_layers = 160, .num_attention_heads = 4, .max_position_embeddings = 256});
+    const nn::Llama model(nn::root({.device = meta()}), {.vocab_size = 256, .hidden_size = 64, .num_hidden_layers = 110, .num_attention_heads = 4, .max_position_embeddings = 256});
     Step out;
     out.before = ledger->take_events();
     out.plan = record_plan(ledger, [&] {
