@@ -60,7 +60,7 @@ void sort_largest_first(ReportPart& part) {
 std::string cell(const std::optional<int64_t>& bytes) { return bytes ? format_count(*bytes) : "–"; }
 std::string difference_cell(const ReportChange& c) {
   if (!c.before || !c.after) return "";
-  return (c.difference() > 0 ? "+" : "") + format_count(c.difference());
+  return fmt::format("{}{}", c.difference() > 0 ? "+" : "", format_count(c.difference()));
 }
 
 }  // namespace

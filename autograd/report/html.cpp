@@ -22,7 +22,7 @@ h1 { font-size: 22px; margin: 0 0 12px; } h2 { font-size: 15px; margin: 0 0 8px;
 section { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 14px 16px; margin-bottom: 14px; overflow-x: auto; }
 .tiles { display: flex; gap: 14px; flex-wrap: wrap; } .tiles section { flex: 1; min-width: 150px; }
 .big { font-size: 24px; font-weight: 600; } .soft { color: var(--soft); } .two { display: grid; grid-template-columns: 1fr 1fr; gap: 14px; }
-.two.uneven { grid-template-columns: 1.4fr 1fr; }
+.two.uneven { grid-template-columns: 1.3fr 1fr; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: var(--soft); border-bottom: 1px solid var(--line); padding: 3px 8px; }
 td { padding: 3px 8px; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; } tr:last-child td { border-bottom: 0; }
@@ -198,7 +198,7 @@ std::string tiles(const MemoryReport& r) {
   if (r.closed_form) out += tile("Closed form", r.closed_form->peak, off(r.closed_form->peak));
   if (r.measured) out += tile("Measured peak", r.measured->peak, off(r.measured->peak));
   if (r.outside) out += tile("Outside the plan", *r.outside, "");
-  return out + tile("Before the step", r.base, "") + tile("Allocated over the step", r.allocated, concat(" in ", with_separators(r.allocations), " buffers")) + "</div>";
+  return out + tile("Before the step", r.base, "") + tile(concat("Allocated in ", with_separators(r.allocations), " buffers"), r.allocated, "") + "</div>";
 }
 
 std::string categories(const MemoryReport& r) {

@@ -88,6 +88,8 @@ TEST(ReportLimit, SaysWhatDoesNotFitAndWhatWould) {
   EXPECT_NE(page.find("<code>--set train.recompute=block:4</code>"), std::string::npos);
   EXPECT_NE(json.find("\"limit\": {\"bytes\": 1200, \"needed\": 2200}"), std::string::npos);
   EXPECT_NE(json.find("\"extra_work\": 0.125"), std::string::npos);
+  EXPECT_EQ(limited_report(plan, 1500).peak_event, 2) << "what just fits is no reason";
+  EXPECT_EQ(limited_report(plan, 1499).peak_event, 1);
   EXPECT_NE(report_text(limited_report(plan, -1)).find("what the step begins with is too much"), std::string::npos);
 }
 
