@@ -62,12 +62,13 @@ Top find_top(const std::vector<Event>& events, CategoryBytes level) {
   return top;
 }
 
-/// Walks through the step once, stopping at its peak to look around. `whole` tells when buffers are released: the step, unless that is cut.
+/// Walks through the step once, stopping at its peak to look around. `whole` tells what comes later, phases and releases: the step, unless
+/// that is cut.
 class Walk {
  public:
   Walk(const Plan& step, const Plan& whole, TrackedSet live, MemoryReport& report)
       : step_(step), whole_(whole), live_(std::move(live)), report_(report),
-        candidates_(std::any_of(step.events.begin(), step.events.end(), [](const Event& e) { return e.kind == Event::Kind::phase; })) {}
+        candidates_(std::any_of(whole.events.begin(), whole.events.end(), [](const Event& e) { return e.kind == Event::Kind::phase; })) {}
 
   void run() {
     for (auto& [id, buffer] : live_) {

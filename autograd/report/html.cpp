@@ -121,7 +121,10 @@ class Axes {
 /// The timeline: categories stacked over the events of the step.
 class Chart : Axes {
  public:
-  explicit Chart(const MemoryReport& r) : Axes(r, r.peak, 350) {}
+  explicit Chart(const MemoryReport& r) : Axes(r, r.peak, 350) {
+    for (const TimelinePoint& point : r.timeline) at_.push_back(fixed(x(point.event), 1));
+    at_.push_back(fixed(right, 1));
+  }
 
   std::string svg() const {
     std::string out = "<svg viewBox=\"0 0 1180 380\" role=img aria-label=\"Bytes alive by category over the events of the step\">" + grid();
@@ -134,17 +137,17 @@ class Chart : Axes {
   std::string area(int category, std::vector<int64_t>& floor) const {
     std::string forth, back;
     bool any = false;
+    for (size_t i = floor.size(); i-- > 0;) back += concat("L", at_[i + 1], " ", fixed(y(floor[i]), 1), "H", at_[i]);
     for (size_t i = 0; i < floor.size(); ++i) {
-      const int64_t bytes = r_.timeline[i].bytes.bytes[size_t(category)], ceiling = floor[i] + bytes;
-      const std::string from = fixed(x(r_.timeline[i].event), 1), to = i + 1 < floor.size() ? fixed(x(r_.timeline[i + 1].event), 1) : fixed(right, 1);
-      forth += concat(i ? "L" : "M", from, " ", fixed(y(ceiling), 1), "H", to);
-      back = concat("L", to, " ", fixed(y(floor[i]), 1), "H", from) + back;
+      const int64_t bytes = r_.timeline[i].bytes.bytes[size_t(category)];
+      floor[i] += bytes;
+      forth += concat(i ? "L" : "M", at_[i], " ", fixed(y(floor[i]), 1), "H", at_[i + 1]);
       any = any || bytes;
-      floor[i] = ceiling;
     }
     if (!any) return "";
     return concat("<path fill=\"", colours[category], "\" d=\"", forth, back, "Z\"><title>", category_name(Category(category)), "</title></path>");
   }
+  std::vector<std::string> at_;  ///< Places along x: of each point, and the end.
 };
 
 /// Where the arena puts the step's own buffers: a rectangle each, as long as it lives and as high as its bytes. What is empty is free.

@@ -21,15 +21,15 @@ inline std::string work(double share) {
   return std::string_view(text) == "+0.0 %" || std::string_view(text) == "-0.0 %" ? "0 %" : text;
 }
 
-/// At most `width` characters: the middle gives way to "…".
-inline std::string shortened(const std::string& text, int width) {
+/// At most `width` characters: the middle gives way to "…", of a path the beginning.
+inline std::string shortened(const std::string& text, int width, bool path = false) {
   if (display_width(text) <= width || width < 3) return text;
   std::vector<std::string> characters;
   for (const char c : text) {
     if ((uint8_t(c) & 0xc0) != 0x80) characters.emplace_back();
     characters.back() += c;
   }
-  const auto head = size_t(width - 1) / 2, tail = size_t(width - 1) - head;
+  const auto head = path ? 0 : size_t(width - 1) / 2, tail = size_t(width - 1) - head;
   std::string out;
   for (size_t i = 0; i < head; ++i) out += characters[i];
   out += "…";
@@ -43,6 +43,7 @@ class TextTable {
   struct Column {
     std::string title;
     bool number = true;
+    bool path = false;  ///< Its end tells it from others.
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {
     row({});
@@ -65,7 +66,7 @@ class TextTable {
         for (int i = 0; i < total; ++i) row_text += "─";
       }
       for (size_t i = 0; i < cells.size(); ++i) {
-        const std::string cell = shortened(cells[i], widths[i]);
+        const std::string cell = shortened(cells[i], widths[i], columns_[i].path);
         const std::string pad(size_t(widths[i] - display_width(cell)), ' ');
         row_text += (i ? "  " : "") + (columns_[i].number ? pad + cell : cell + pad);
       }

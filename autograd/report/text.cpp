@@ -83,7 +83,7 @@ std::string candidates(const MemoryReport& r, int width) {
 }
 
 std::string shares(const char* title, const std::vector<MemoryShare>& all, const MemoryReport& r, const ReportTextOptions& options) {
-  TextTable table({{title, false}, {"at the peak"}, {""}, {"share"}, {"highest"}, {"over the step"}, {"allocations"}});
+  TextTable table({{title, false, true}, {"at the peak"}, {""}, {"share"}, {"highest"}, {"over the step"}, {"allocations"}});
   const auto add = [&](const MemoryShare& s, bool total) {
     table.row({s.name, with_separators(s.at_peak), binary_size(s.at_peak), percent(s.at_peak, r.peak), total ? "" : with_separators(s.highest), with_separators(s.allocated),
                with_separators(s.allocations)});
@@ -132,7 +132,7 @@ std::string suggestions(const MemoryReport& r, int width) {
 }
 
 std::string live_set(const MemoryReport& r, const ReportTextOptions& options) {
-  TextTable table({{"bytes"}, {""}, {"sum so far"}, {"category", false}, {"op", false}, {"module", false}, {"why it is alive", false}});
+  TextTable table({{"bytes"}, {""}, {"sum so far"}, {"category", false}, {"op", false}, {"module", false, true}, {"why it is alive", false}});
   int64_t so_far = 0;
   size_t shown = 0;
   for (; shown < r.live.size() && shown < size_t(options.top); ++shown) {

@@ -76,11 +76,12 @@ TEST(ReportLimit, SaysWhatDoesNotFitAndWhatWould) {
     ledger->allocate(1000, Category::saved, intern_path("layers.0"), "linear");
     ledger->allocate(500, Category::temporary, intern_path("layers.1.up"), "gelu");
     ledger->allocate(700, Category::temporary, intern_path("layers.2"), "linear");
+    ledger->phase("backward");
   });
   MemoryReport r = limited_report(plan, 1200);
   r.suggestions.push_back({"recompute the first 4 blocks", "--set train.recompute=block:4", 1100, 0.125});
   const std::string text = report_text(r), page = report_html(r), json = report_json(r);
-  for (const char* part : {"the step needs 2,200 B", "the limit is 1,200 B", "first beyond it  1,500 B", "gelu in layers.1.up", "at event 1 of 2", "recompute the first 4 blocks",
+  for (const char* part : {"the step needs 2,200 B", "the limit is 1,200 B", "first beyond it  1,500 B", "gelu in layers.1.up, forward", "at event 1 of 2", "recompute the first 4 blocks",
                            "--set train.recompute=block:4", "+12.5 %", "1,100"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   EXPECT_EQ(text.find("layers.2"), std::string::npos) << text;

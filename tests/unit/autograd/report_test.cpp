@@ -263,6 +263,7 @@ TEST(Report, TextStaysWithinItsColumnsAndNeverSaysGB) {
   }
   EXPECT_EQ(text.find("GB"), std::string::npos);
   EXPECT_NE(text.find("and 36 more"), std::string::npos) << text;
+  EXPECT_NE(text.find("it.does.not.fit"), std::string::npos) << "a path keeps its end\n" << text;
 }
 
 TEST(Report, Json) {
