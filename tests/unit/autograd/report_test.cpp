@@ -155,7 +155,7 @@ TEST(Report, RandomHistoriesAreExact) {
       for (int i = 0; i < count; ++i) {
         const With op(&Ambient::op, ops[rng() % 3]);
         const With category(&Ambient::category, Category(rng() % category_count));
-        const PathScope path("m" + std::to_string(rng() % 4));
+        const PathScope path(concat("m", rng() % 4));
         if (rng() % 50 == 0) { const Phase phase(rng() % 2 ? "backward" : "optimizer step"); pool.push_back(empty({int64_t(rng() % 99)}, Dtype::u8, meta())); }
         else if (rng() % 5 < 2 || pool.empty()) pool.push_back(empty({int64_t(rng() % 5000)}, Dtype::u8, meta()));
         else if (rng() % 3 == 0) pool[rng() % pool.size()].storage()->mark(Category(rng() % category_count));
