@@ -69,6 +69,12 @@ std::string fixed(double value, int digits) {
 std::string percent(int64_t part, int64_t whole) { return fixed(whole ? 100.0 * double(part) / double(whole) : 0, 1) + " %"; }
 std::string number(int64_t bytes) { return concat("<td class=n>", with_separators(bytes), "</td>"); }
 std::string cell(std::string_view text) { return concat("<td>", escaped(text), "</td>"); }
+/// A module's path, which may be broken behind its dots.
+std::string path_cell(std::string_view path) {
+  std::string out;
+  for (const char c : escaped(path)) out += c == '.' ? ".<wbr>" : std::string(1, c);
+  return concat("<td>", out, "</td>");
+}
 std::string size_cell(int64_t bytes) { return concat("<td class=n>", binary_size(bytes), "</td>"); }
 std::string key(int category) { return concat("<i class=key style=\"background:", colours[category], "\"></i>"); }
 
@@ -262,7 +268,7 @@ std::string shares(const char* title, const std::vector<MemoryShare>& all, const
       rest_allocated += all[i].allocated;
       continue;
     }
-    out += concat("<tr>", cell(all[i].name), number(all[i].at_peak), "<td class=n>", percent(all[i].at_peak, r.peak), "</td>", number(all[i].allocated), "</tr>");
+    out += concat("<tr>", path_cell(all[i].name), number(all[i].at_peak), "<td class=n>", percent(all[i].at_peak, r.peak), "</td>", number(all[i].allocated), "</tr>");
   }
   if (all.size() > share_rows) {
     out += concat("<tr><td>and ", all.size() - share_rows, " more</td>", number(rest), "<td class=n>", percent(rest, r.peak), "</td>", number(rest_allocated), "</tr>");
@@ -278,7 +284,7 @@ std::string live_set(const MemoryReport& r) {
     const LiveBuffer& b = r.live[i];
     so_far += b.bytes;
     out += concat("<tr>", number(b.bytes), size_cell(b.bytes), "<td class=n>", percent(so_far, r.peak), "</td><td>", key(int(b.category)), category_name(b.category), "</td>",
-                  cell(b.op), cell(b.module), cell(b.why), "</tr>");
+                  cell(b.op), path_cell(b.module), cell(b.why), "</tr>");
   }
   if (r.live.size() > live_rows) out += concat("<tr>", number(r.peak - so_far), size_cell(r.peak - so_far), "<td></td><td colspan=4>and ", r.live.size() - live_rows, " more</td></tr>");
   return out + concat("<tr class=sum>", number(r.peak), size_cell(r.peak), "<td></td><td colspan=4>sum</td></tr></table></section>");

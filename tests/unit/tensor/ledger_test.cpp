@@ -80,6 +80,29 @@ TEST(LedgerTest, CategoriesMoveWithTheReason) {
   EXPECT_TRUE(ambient().path == 0) << "scopes end";
 }
 
+TEST(LedgerTest, ScopesHaveInstancesAndNoBytes) {
+  Ledger ledger;
+  const uint64_t unrecorded = ledger.begin_scope("block", 0);
+  ledger.recording(true);
+  const uint32_t path = intern_path("layers.0");
+  const uint64_t instance = ledger.begin_scope("block", path);
+  EXPECT_EQ(instance, unrecorded + 1) << "counted whether recorded or not";
+  EXPECT_EQ(ledger.allocate(8, Category::saved, 0, "op"), 1u) << "allocations have numbers of their own";
+  ledger.scope(instance, Event::Moment::end, "block", path);
+  const std::vector<Event> events = ledger.take_events();
+  ASSERT_EQ(events.size(), 3u);
+  for (const size_t i : {size_t(0), size_t(2)}) {
+    EXPECT_EQ(events[i].kind, Event::Kind::scope);
+    EXPECT_EQ(events[i].id, instance);
+    EXPECT_EQ(events[i].path, path);
+    EXPECT_EQ(events[i].bytes, 0);
+    EXPECT_FALSE(events[i].of_buffer());
+  }
+  EXPECT_FALSE(events[0] == events[2]) << "the moment counts";
+  EXPECT_EQ(events[2].moment, Event::Moment::end);
+  EXPECT_EQ(ledger.live(), 8);
+}
+
 TEST(LedgerTest, PeakKnowsItsCategories) {
   OnLedger on;
   Tensor a = zeros({100}, Dtype::u8);
