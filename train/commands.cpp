@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "train/article.h"
 #include "train/config_text.h"
 #include "train/evaluate.h"
 #include "train/files.h"
@@ -57,6 +58,18 @@ std::string saves_text(const OpInfo& op) {
   list("output", saves.outputs);
   list("residual", saves.residuals);
   return text.empty() ? "nothing" : text;
+}
+
+void run_article(const PlanCommand& command) {
+  ConfigOptions options = command.config;
+  if (options.preset.empty() && options.config.empty() && options.hf.empty()) options.preset = "llama-2-7b";
+  if (find_known_model(options.preset)) {
+    if (!options.batch) options.batch = "8";
+    if (!options.seq) options.seq = "2048";
+  }
+  const RunConfig config = options.resolve_plan();
+  if (command.json) print_json(article_json(config));
+  else fmt::print("{}", article_text(config));
 }
 
 }  // namespace
@@ -125,6 +138,7 @@ int run(const TrainCommand& command) {
 }
 
 void run(const PlanCommand& command) {
+  if (command.article) return run_article(command);
   const RunConfig config = command.config.resolve_plan();
   const StepPlan plan = plan_run(config);
   const int64_t parameters = make_model(config, meta())->parameter_count();

@@ -38,6 +38,7 @@ int run(const TrainCommand& command);  ///< 0, or 130 / 143 after a signal.
 
 struct PlanCommand {
   ConfigOptions config;
+  bool article = false;  ///< The article's formulas beside what is so; of its own example for want of a model and sizes.
   bool json = false;
 };
 void run(const PlanCommand& command);

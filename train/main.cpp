@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
   PlanCommand plan;
   CLI::App* plan_app = app.add_subcommand("plan", "The memory of a training step, without running it");
   add_config(*plan_app, plan.config, "A preset, a known model such as llama-2-7b (`spool presets` lists both), a run's directory, a .toml or a config.json; --seq counts the positions that a known model computes");
+  plan_app->add_flag("--article", plan.article, "The formulas of \"LLM Training memory\" and others beside what is so (default: the article's example)");
   plan_app->add_flag("--json", plan.json, "One JSON document on stdout");
 
   EvalCommand eval;

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "../../support.h"
 #include "support.h"
+#include "train/article.h"
 #include "train/commands.h"
 #include "train/presets.h"
 #include "train/process_memory.h"
@@ -97,6 +100,21 @@ TEST(KnownModels, AndPlacesOfConfigurations) {
   EXPECT_EQ(options.resolve_plan().model.llama.num_hidden_layers, 3);
   options.preset = (directory / "hf").string();
   EXPECT_EQ(options.resolve_plan().model.llama.num_hidden_layers, 3);
+}
+
+TEST(Article, SaysEveryDifference) {
+  const RunConfig config = planned("llama-2-7b", {{"data.seq", "2049", "--set"}, {"data.batch", "8", "--set"}});
+  const std::string text = article_text(config);
+  for (const char* number : {"1,396,703,232", "1,937,768,448", "137,086,631,936", "107,814,649,856", "2,659,188,736"}) EXPECT_NE(text.find(number), std::string::npos) << number;
+  const nlohmann::ordered_json json = article_json(config);
+  ASSERT_EQ(json["differences"].size(), 16u);
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(json["differences"][i]["id"], fmt::format("E{}", i + 1));
+  for (const auto& formula : json["formulas"])
+    EXPECT_TRUE(formula["formula"] != "this engine" || formula["activations"] == closed_form(config, false)->saved_bytes);
+  const RunConfig seventy = planned("llama-2-70b", {{"data.seq", "2049", "--set"}});
+  EXPECT_EQ(article_json(seventy)["differences"][6]["article"], 4 * 2 * int64_t(8192) * 8192);
+  EXPECT_EQ(article_json(seventy)["differences"][6]["exact"], 2 * 150'994'944) << "8 key heads of 64";
+  EXPECT_NE(message_of<ConfigError>([] { article_text(planned("enwik8")); }).find("--article"), std::string::npos);
 }
 
 }  // namespace
