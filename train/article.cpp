@@ -41,7 +41,7 @@ struct Comparison {
   std::vector<Formula> formulas;
 };
 
-nn::Estimate ours(const RunConfig& config, nn::Recompute recompute = nn::Recompute::none) {
+nn::Estimate ours(const RunConfig& config, const nn::Recompute& recompute = nn::Recompute::none) {
   RunConfig c = config;
   c.train.recompute = recompute;
   c.train.accumulate = 1;  // the formulas know no micro-batches
@@ -115,9 +115,9 @@ Comparison compare(const RunConfig& config) {
       {"  distributed optimizer over 8", lm.activations, shared.state, "6 + 12/8 bytes a parameter"},
       {"this engine", estimate.saved_bytes, sum_of(estimate), fmt::format("closed form = plan; peak {}", with_separators(estimate.peak.bytes))},
   };
-  for (const nn::Recompute again : {nn::Recompute::attention, nn::Recompute::block}) {
+  for (const nn::Recompute& again : {nn::Recompute::attention, nn::Recompute::block}) {
     const nn::Estimate e = ours(config, again);
-    c.formulas.push_back({fmt::format("  recompute {}", EnumNames<nn::Recompute>::names[size_t(again)]), e.saved_bytes, sum_of(e), fmt::format("peak {}", with_separators(e.peak.bytes))});
+    c.formulas.push_back({fmt::format("  recompute {}", to_string(again)), e.saved_bytes, sum_of(e), fmt::format("peak {}", with_separators(e.peak.bytes))});
   }
   return c;
 }
