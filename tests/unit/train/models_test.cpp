@@ -1,8 +1,6 @@
 // Models known by name: their published numbers of parameters, what their training state takes, and that planning them needs next to nothing.
 #include "train/models.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
 #include "../../support.h"
@@ -53,7 +51,7 @@ TEST(KnownModels, StateInEveryRegime) {
                             {"adam", "0", "f64", 8 + 8 + 16}, {"sgd", "0", "bf16", 2 + 2 + 4}, {"sgd", "0.9", "bf16", 2 + 2 + 4 + 4}, {"adamw", "0", "bf16", 2 + 2 + 4 + 8}};
   for (const Regime& r : regimes) {
     const RunConfig config = planned("llama-2-7b", {{"optim.name", r.optimizer, "--set"}, {"optim.momentum", r.momentum, "--set"}, {"train.dtype", r.dtype, "--set"}});
-    const std::string what = fmt::format("{}, momentum {}, {}", r.optimizer, r.momentum, r.dtype);
+    const std::string what = concat(r.optimizer, ", momentum ", r.momentum, ", ", r.dtype);
     const nn::Estimate e = closed_form(config, false).value();
     EXPECT_EQ(e.parameter_bytes + e.gradient_bytes + e.optimizer_bytes, 6'738'415'616 * r.each) << what;
     EXPECT_EQ(plan_step(config, false).step.base + e.gradient_bytes, 6'738'415'616 * r.each) << what;
@@ -108,7 +106,7 @@ TEST(Article, SaysEveryDifference) {
   for (const char* number : {"1,396,703,232", "1,937,768,448", "137,086,631,936", "107,814,649,856", "2,659,188,736"}) EXPECT_NE(text.find(number), std::string::npos) << number;
   const nlohmann::ordered_json json = article_json(config);
   ASSERT_EQ(json["differences"].size(), 16u);
-  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(json["differences"][i]["id"], fmt::format("E{}", i + 1));
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(json["differences"][i]["id"], concat("E", i + 1));
   for (const auto& formula : json["formulas"])
     EXPECT_TRUE(formula["formula"] != "this engine" || formula["activations"] == closed_form(config, false)->saved_bytes);
   const RunConfig seventy = planned("llama-2-70b", {{"data.seq", "2049", "--set"}});
