@@ -192,7 +192,7 @@ TEST(ReportExport, TheMapHasEveryBufferWhereTheLayoutPutsIt) {
     std::multimap<int64_t, const AddressMap::Place*> at;
     for (size_t i = 0; i < map.places.size(); ++i) {
       at.emplace(map.places[i].offset, &map.places[i]);
-      if (i) EXPECT_LE(map.places[i].bytes, map.places[i - 1].bytes);
+      EXPECT_LE(map.places[i].bytes, map.places[i ? i - 1 : 0].bytes);
     }
     size_t places = 0;
     for (size_t k = 0; k < buffers.size(); ++k) {
