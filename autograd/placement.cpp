@@ -18,6 +18,7 @@ struct Problem {
   std::vector<uint32_t> begin, end;
   std::vector<int64_t> bytes;
   std::vector<size_t> source;  ///< Index among the caller's buffers.
+  std::vector<int64_t> live;   ///< Sum of sizes by instant.
   uint32_t instants = 0;
   int64_t bound = 0;
   uint32_t peak = 0;  ///< First instant of the largest live set.
@@ -33,6 +34,7 @@ void find_bound(Problem& p) {
   int64_t live = 0;
   for (uint32_t t = 0; t < p.instants; ++t) {
     live += change[t];
+    p.live.push_back(live);
     if (live <= p.bound) continue;
     p.bound = live;
     p.peak = t;
@@ -118,12 +120,17 @@ struct Layout {
   int64_t size = 0;
 };
 
-Layout place_in_order(const Problem& p, const std::vector<size_t>& order, int64_t limit) {
+/// `failed`: receives the position in `order` of the buffer at which the pass gave up.
+Layout place_in_order(const Problem& p, const std::vector<size_t>& order, int64_t limit, size_t* failed = nullptr) {
   Layout layout{std::vector<int64_t>(p.size()), 0};
   Shelf shelf(p.size());
-  for (const size_t i : order) {
+  for (size_t k = 0; k < order.size(); ++k) {
+    const size_t i = order[k];
     const int64_t offset = shelf.lowest(p.begin[i], p.end[i], p.bytes[i]);
-    if (offset + p.bytes[i] >= limit) return {{}, unlimited};
+    if (offset + p.bytes[i] >= limit) {
+      if (failed) *failed = k;
+      return {{}, unlimited};
+    }
     shelf.add(p.begin[i], p.end[i], offset, offset + p.bytes[i]);
     layout.offsets[i] = offset;
     layout.size = std::max(layout.size, offset + p.bytes[i]);
@@ -139,6 +146,23 @@ std::vector<size_t> sorted_by(const Problem& p, Key key) {
   return order;
 }
 
+/// By buffer: the largest live set that it is part of.
+std::vector<int64_t> highest_load(const Problem& p) {
+  std::vector<std::vector<int64_t>> highest(1, p.live);  // [k][t]: of 2^k instants from t on
+  for (size_t width = 1; 2 * width <= p.live.size(); width *= 2) {
+    const std::vector<int64_t>& half = highest.back();
+    std::vector<int64_t> whole(half.size() - width);
+    for (size_t t = 0; t < whole.size(); ++t) whole[t] = std::max(half[t], half[t + width]);
+    highest.push_back(std::move(whole));
+  }
+  std::vector<int64_t> out(p.size());
+  for (size_t i = 0; i < p.size(); ++i) {
+    const auto k = size_t(std::bit_width(p.end[i] - p.begin[i])) - 1;
+    out[i] = std::max(highest[k][p.begin[i]], highest[k][p.end[i] - (size_t(1) << k)]);
+  }
+  return out;
+}
+
 std::vector<size_t> offline_order(const Problem& p, PlacementMethod method) {
   const auto life = [&](size_t i) { return int64_t(p.end[i]) - p.begin[i]; };
   if (method == PlacementMethod::decreasing_size) return sorted_by(p, [&](size_t i) { return std::tuple(-p.bytes[i], -life(i), p.begin[i]); });
@@ -151,6 +175,12 @@ std::vector<size_t> offline_order(const Problem& p, PlacementMethod method) {
     return p.end[i] > p.peak ? 0 : p.peak - p.end[i] + 1;
   };
   return sorted_by(p, [&](size_t i) { return std::tuple(distance(i), -p.bytes[i], -life(i)); });
+}
+
+/// What is alive when room is short comes first.
+std::vector<size_t> load_order(const Problem& p) {
+  const std::vector<int64_t> load = highest_load(p);
+  return sorted_by(p, [&](size_t i) { return std::tuple(-load[i], -p.bytes[i], int64_t(p.begin[i]) - p.end[i], p.begin[i]); });
 }
 
 /// A heap of free blocks that are merged with their neighbours; it grows at its top.
@@ -225,9 +255,33 @@ Layout place_online(const Problem& p, bool best_fit) {
   return layout;
 }
 
+/// Whatever found no room below the best layout so far comes earlier, halfway to the front or there. A round costs a pass or less.
+Layout place_reordered(const Problem& p, int64_t limit) {
+  const auto n = double(p.size());
+  const int rounds = std::max(1, int(std::min(24.0, 1e8 / (n * n))));
+  Layout best{{}, unlimited};
+  const std::vector<size_t> starts[] = {load_order(p), offline_order(p, PlacementMethod::decreasing_area)};
+  for (int search = 0; search < (rounds > 1 ? 4 : 1); ++search) {
+    std::vector<size_t> order = starts[search / 2];
+    for (int round = 0; round < rounds && limit > p.bound; ++round) {
+      size_t failed = 0;
+      Layout layout = place_in_order(p, order, limit, &failed);
+      if (layout.size == unlimited) {
+        const auto place = order.begin() + std::ptrdiff_t(failed);
+        std::rotate(search % 2 ? order.begin() : order.begin() + std::ptrdiff_t(failed / 2), place, place + 1);
+      } else {
+        limit = layout.size;
+        best = std::move(layout);
+      }
+    }
+  }
+  return best;
+}
+
 Layout run(const Problem& p, PlacementMethod method, int64_t limit) {
   if (method == PlacementMethod::online_best_fit) return place_online(p, true);
   if (method == PlacementMethod::time_order) return place_online(p, false);
+  if (method == PlacementMethod::reordered) return place_reordered(p, limit);
   return place_in_order(p, offline_order(p, method), limit);
 }
 
@@ -241,7 +295,7 @@ Placement finish(const Problem& p, const Layout& layout, PlacementMethod method,
 
 std::string_view placement_method_name(PlacementMethod method) {
   constexpr std::string_view names[placement_method_count] = {"online best fit", "time order", "decreasing size", "decreasing size in time order", "size × lifetime",
-                                                              "from the peak outward"};
+                                                              "from the peak outward", "reordered where there was no room"};
   return names[size_t(method)];
 }
 
