@@ -122,17 +122,20 @@ int run(const TrainCommand& command) {
   const auto limit = command.limit ? std::optional(parse_bytes(*command.limit, "--limit")) : std::nullopt;
   const RunConfig config = options.resolve();
   const std::filesystem::path out = command.out.empty() ? std::filesystem::path("runs") / config.name : command.out;
-  const RunOutcome r = run_training(config, {.out = out, .source_dir = command.source_dir, .hf = command.config.hf, .resume = command.resume, .limit = limit});
+  const RunOutcome r = run_training(config, {.out = out, .source_dir = command.source_dir, .hf = command.config.hf, .resume = command.resume, .limit = limit, .resident = command.resident});
+  const Json growth = r.process_growth ? Json(*r.process_growth) : Json(), outside = r.process_growth ? Json(*r.process_growth - r.planned_peak) : Json();
   if (command.json) {
     print_json({{"schema", "spool.train/1"}, {"steps", r.steps}, {"loss", number(r.loss)},
                 {"validation", {{"loss", number(r.validation.loss())}, {"bits_per_byte", number(r.validation.bits_per_byte())}}},
                 {"tokens_per_second", number(r.tokens_per_second)},
-                {"peak", {{"closed_form", r.closed_form_peak ? Json(*r.closed_form_peak) : Json()}, {"planned", r.planned_peak}, {"measured", r.measured_peak}}}, {"run", out.string()}});
+                {"peak", {{"closed_form", r.closed_form_peak ? Json(*r.closed_form_peak) : Json()}, {"planned", r.planned_peak}, {"measured", r.measured_peak}}},
+                {"process", {{"growth", growth}, {"outside_the_plan", outside}}}, {"run", out.string()}});
   } else if (r.signal) {
     fmt::print(stderr, "stopped after {} steps; go on with --resume\n", format_count(r.steps));
   } else {
-    fmt::print(stderr, "{} steps: loss {:.4f}, validation {:.4f} bits per byte, peak {} planned, {} measured; run in {}\n", format_count(r.steps), r.loss,
-               r.validation.bits_per_byte(), format_bytes(r.planned_peak), format_bytes(r.measured_peak), out.string());
+    fmt::print(stderr, "{} steps: loss {:.4f}, validation {:.4f} bits per byte, peak {} planned, {} measured{}; run in {}\n", format_count(r.steps), r.loss,
+               r.validation.bits_per_byte(), format_bytes(r.planned_peak), format_bytes(r.measured_peak),
+               r.process_growth ? fmt::format(", the process grew by {}", format_bytes(*r.process_growth)) : "", out.string());
   }
   return r.signal ? 128 + r.signal : 0;
 }

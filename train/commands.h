@@ -30,6 +30,7 @@ struct ConfigOptions {
 
 struct TrainCommand {
   ConfigOptions config;
+  int64_t resident = 0;  ///< See RunOptions.
   std::filesystem::path out, source_dir;
   std::optional<std::string> limit;  ///< A size, see parse_bytes.
   bool resume = false, json = false;

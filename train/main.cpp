@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "train/commands.h"
+#include "train/process_memory.h"
 
 namespace {
 
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "Threads to use (default: one a core); results do not depend on it")->check(CLI::PositiveNumber);
 
   TrainCommand train;
+  train.resident = peak_resident_bytes();
 #ifdef SPOOL_SOURCE_DIR
   train.source_dir = SPOOL_SOURCE_DIR;
 #endif

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <spool/autograd/arena.h>
+#include <spool/autograd/region.h>
 #include <spool/nn/llama_files.h>
 #include <spool/tensor/error.h>
 
@@ -18,6 +19,7 @@
 #include "train/format.h"
 #include "train/loaded.h"
 #include "train/metrics.h"
+#include "train/process_memory.h"
 #include "train/run_report.h"
 #include "train/step.h"
 
@@ -74,11 +76,18 @@ struct Training {
 
   std::shared_ptr<Arena>& arena_for(int64_t step) { return config.train.chunked_at(step) ? arena_chunked : arena_full; }
 
+  /// Gives the arenas' bytes back, so that what runs between steps (validation, above all) does not come on top of them.
+  void release_arenas() {
+    arena_full.reset();
+    arena_chunked.reset();
+  }
+
   /// Runs in the arena of its plan. The micro-batches themselves are part of the plan.
   StepResult step(int64_t index, Batch batch, bool record) {
     const Feed parts = feed(config, std::move(batch));
     const auto body = [&] { return train_step(config, *model, *optimizer, parts, index); };
     std::shared_ptr<Arena>& arena = arena_for(index);
+    if (!arena) release_arenas();  // the other kind's
     if (!arena) arena = std::make_shared<Arena>(plan_step(config, config.train.chunked_at(index)).step);
     const ArenaStep inside(arena);
     if (!record) return body();
@@ -128,10 +137,15 @@ void require_fit(const RunConfig& config, const StepPlan& plan, int64_t limit) {
 RunOutcome train(Training& run) {
   const RunConfig& config = run.config;
   const RunOptions& options = run.options;
-  run.model = make_model(config);
+  const auto regions = std::make_shared<Regions>(std::vector<Event>(run.plan.history.begin(), run.plan.history.end() - std::ptrdiff_t(run.plan.step.events.size())));
+  const auto in_regions = [&](const auto& make) {
+    const With<std::shared_ptr<Allocator>> in(&Ambient::allocator, regions);
+    make();
+  };
+  in_regions([&] { run.model = make_model(config); });
   if (!options.hf.empty() && !options.resume) take_weights(*run.model, options.hf);
   run.optimizer = make_optimizer(config, *run.model);
-  run.optimizer->prepare();
+  in_regions([&] { run.optimizer->prepare(); });
   if (options.resume) run.state = load_checkpoint(*newest_checkpoint(options.out), *run.model, *run.optimizer);
   if (options.resume && run.state.step >= config.train.steps)
     fail<ConfigError>(fmt::format("--steps: the run in {} has made its {} steps; say how many there shall be, --steps {} for as many again", options.out.string(),
@@ -152,6 +166,7 @@ RunOutcome train(Training& run) {
   const std::string_view unit = is_bytes(run.tokenizer) ? "bytes" : "tokens";
   std::string last_text;
   const auto validate = [&](int64_t step) {
+    run.release_arenas();
     const Evaluation e = evaluate(config, *run.model, run.data, [&](int64_t done, int64_t of) {
       progress.update(step, fmt::format("validating, {} of {} sequences", format_count(done), format_count(of)));
       return !caught_signal;
@@ -213,7 +228,8 @@ RunOutcome train(Training& run) {
   outcome.planned_peak = run.plan.step.peak;
   if (const auto known = closed_form(config, run.plan.chunked)) outcome.closed_form_peak = known->peak.bytes;
   outcome.measured_peak = run.measured.events.empty() ? run.ledger->peak() : run.measured.peak;
-  write_reports(options.out, config, run.plan, run.measured);
+  if (options.resident) outcome.process_growth = peak_resident_bytes() - options.resident;
+  write_reports(options.out, config, run.plan, run.measured, outcome.process_growth);
   return outcome;
 }
 

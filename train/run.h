@@ -14,6 +14,7 @@ struct RunOptions {
   std::filesystem::path hf;          ///< Weights to start from, or empty.
   bool resume = false;               ///< Go on from the newest checkpoint in `out`.
   std::optional<int64_t> limit;      ///< Bytes that a step may have alive.
+  int64_t resident = 0;              ///< What peak_resident_bytes() said before the program began to work; 0: unknown.
 };
 
 struct RunOutcome {
@@ -23,6 +24,7 @@ struct RunOutcome {
   double tokens_per_second = 0;
   int64_t planned_peak = 0, measured_peak = 0;
   std::optional<int64_t> closed_form_peak;  ///< Where there is a closed form for this configuration.
+  std::optional<int64_t> process_growth;    ///< How far the process's resident peak rose over `resident`, where the system says so.
   int signal = 0;                    ///< SIGINT or SIGTERM when one ended the run early.
 };
 

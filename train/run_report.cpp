@@ -46,8 +46,9 @@ std::string limited_text(const RunConfig& config, const StepPlan& plan, int64_t 
   return report_text(described(limited_report(plan.step, limit, before(plan)), config, plan), {.top = 10});
 }
 
-void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured) {
+void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured, std::optional<int64_t> process_growth) {
   MemoryReport report = report_of(config, plan);
+  if (process_growth) report.outside = *process_growth - plan.step.peak;
   if (!measured.events.empty()) report.compare(plan.step, measured);
   report.addresses = address_map(plan.step, layout_of(plan));
   write_file_atomic(run / "report.txt", report_text(report));

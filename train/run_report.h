@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "train/step.h"
@@ -22,7 +23,8 @@ std::string plan_stacks(const RunConfig& config, const StepPlan& plan);
 /// The report up to the first event that `limit` forbids; the whole when none is.
 std::string limited_text(const RunConfig& config, const StepPlan& plan, int64_t limit);
 
-/// report.txt, report.json and report.html in a run's directory. `measured` has no events when the run ended before its last step.
-void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured);
+/// report.txt, report.json and report.html in a run's directory. `measured` has no events when the run ended before its last step. What
+/// `process_growth` exceeds the plan by is shown as outside it.
+void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured, std::optional<int64_t> process_growth = {});
 
 }  // namespace spool::train

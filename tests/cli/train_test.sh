@@ -21,6 +21,15 @@ for file in config.toml metrics.jsonl report.txt report.json report.html checkpo
   [ -s "whole/$file" ] || fail "the run lacks $file"
 done
 
+# The process grows by the plan, 1 % and 16 MiB at most: evaluation, checkpoints and the report need no memory beside a step's. A sanitizer has its own.
+if ! grep -qE '__(asan|tsan)_init' "$SPOOL"; then
+  "$SPOOL" train enwik8-small --data text --steps 3 --set train.eval_windows=4 --out grown --json >grown.json 2>grown.err || fail "train: $(cat grown.err)"
+  planned=$(grep -oP '"planned": \K[0-9]+' grown.json) growth=$(grep -oP '"growth": \K[0-9]+' grown.json)
+  [ "$growth" -le $((planned + planned / 100 + 16777216)) ] || fail "planned $planned bytes, the process grew by $growth"
+  [ "$growth" -ge $((planned * 9 / 10)) ] || fail "planned $planned bytes, but the process grew by $growth only: it is not measured"
+  grep -q 'outside the plan' grown/report.txt || fail "the report does not show what is outside the plan"
+fi
+
 # Stopped after 8 steps and resumed: the same weights, bit for bit, with another number of threads, too.
 "$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --set train.save_every=8 --out halves 2>/dev/null &
 wait $!
