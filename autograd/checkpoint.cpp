@@ -31,12 +31,15 @@ Tensors checkpoint(const std::string& name, const ScopeFunction& f, const Tensor
   const ScopeEvents events(*tape, name);
   Tensors outputs;
   bool wanted = false;
+  std::vector<OpTrace> trace;
   {
     Tape::Impl tracking(Tape::Impl::Mode::track);
+    tracking.tracing = tape->mode == Tape::Impl::Mode::record;
     for (const Tensor& result : f(inputs)) {
       wanted = wanted || tracking.edge_for(result).kind != Edge::Kind::none;
       outputs.push_back(result.detach());
     }
+    trace = std::move(tracking.trace);
   }
   if (!wanted) return outputs;
   Node node = scope_node(*tape, name, outputs);
@@ -46,7 +49,7 @@ Tensors checkpoint(const std::string& name, const ScopeFunction& f, const Tensor
     for (const Tensor& input : inputs) save(node, input);
     // Gradients of inputs and captures find their way from the sub-tape by the tensors themselves, each contribution in the order in
     // which it would have come without the scope: that keeps the bits.
-    node.rule = [f, count = inputs.size(), first = fingerprint(outputs), around = Surroundings(), scope = node.name, events](Tape::Impl& outer, Saved& saved) -> Tensors {
+    node.rule = [f, count = inputs.size(), first = fingerprint(outputs), around = Surroundings(), scope = node.name, trace = std::move(trace), events](Tape::Impl& outer, Saved& saved) -> Tensors {
       events.post(Event::Moment::replay);
       Tensors again, cotangents;
       for (size_t i = 0; i < count; ++i) again.push_back(saved.input(int(i)));
@@ -54,11 +57,15 @@ Tensors checkpoint(const std::string& name, const ScopeFunction& f, const Tensor
       {
         Tensors results;
         Tape::Impl sub(Tape::Impl::Mode::record, &outer);
+        sub.expected = &trace;
+        sub.scope = scope;
         {
           const WithSurroundings restored(around);
           const With inside(&Ambient::op, "");
           results = f(again);
         }
+        sub.require_all_followed();
+        sub.expected = nullptr;
         require_same(scope, first, results);
         events.post(Event::Moment::replayed);
         saved.release_grads();

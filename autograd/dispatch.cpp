@@ -1,4 +1,5 @@
 #include <spool/autograd/node.h>
+#include <spool/autograd/recompute_ops.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
@@ -47,10 +48,21 @@ Interest interest_in(std::span<const Tensor> inputs) {
   return interest;
 }
 
-void record(const OpInfo& op, const void* attrs, Interest interest, const Saves& saves, Metas in, std::span<const Tensor> inputs, const Tensors& outputs,
+/// Whether what the op gives is to be made again. Counted for scopes' first runs, too, which keep nothing.
+bool is_remade(const OpInfo& op) {
+  const auto& policy = recompute_policy();
+  return policy && op.remake && policy->takes(op.name, path_name(ambient().path));
+}
+
+void record(const OpInfo& op, const void* attrs, Interest interest, Saves saves, Metas in, std::span<const Tensor> inputs, const Tensors& outputs,
             const Tensors& residuals) {
+  interest.tape->follow(op.name.data(), outputs);
   Node node;
+  const bool remade = is_remade(op);
   if (interest.tape->mode == Tape::Impl::Mode::record) {
+    if (remade)
+      for (size_t i = 0; i < outputs.size(); ++i) saves = saves | op.remade_from(int(i), attrs);
+    node.remakes = remade;
     node.op = &op;
     node.attrs = op.share(attrs);
     node.name = op.name.data();
@@ -60,7 +72,7 @@ void record(const OpInfo& op, const void* attrs, Interest interest, const Saves&
     node.edges = std::move(interest.edges);
     node.in = std::move(in);
     for (const Tensor& output : outputs) node.out.push_back(meta_of(output));
-    for (size_t i = 0; i < inputs.size(); ++i) if (saves.inputs >> i & 1) save(node, inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i) if (saves.inputs >> i & 1) interest.tape->keep(node, inputs[i]);
     for (size_t i = 0; i < outputs.size(); ++i) if (saves.outputs >> i & 1) save(node, outputs[i]);
     for (size_t i = 0; i < residuals.size(); ++i) if (saves.residuals >> i & 1) save(node, residuals[i]);
   }

@@ -25,6 +25,8 @@ struct Edge {
 struct SavedTensor {
   Tensor tensor;
   uint64_t version = 0;
+  int64_t maker = -1;  ///< Where nothing is kept: the node of this tape that makes it again, and as which output.
+  int32_t output = 0;
 };
 
 struct Node {
@@ -36,11 +38,20 @@ struct Node {
   uint32_t path = 0;
   Need need;
   Saves saves;
+  bool remakes = false;       ///< Who keeps an output of this node lets it be made again where the op can.
   bool freed = false;         ///< Saved tensors were released by a backward that did not retain.
   std::vector<Edge> edges;
   Metas in, out;
   std::vector<SavedTensor> saved;  ///< Declared inputs, then outputs, then residuals, each in index order.
   Tensors cotangents;              ///< By output; empty until the first arrives.
+  Tensors remade;                  ///< By output: made again by the sweep, until it reaches this node.
+};
+
+/// One recorded op of a scope's first run, to hold the second run against.
+struct OpTrace {
+  const char* op = "";
+  Metas out;
+  uint64_t hash = 0;  ///< Of the results' values while verification is on (verify_recompute); else 0.
 };
 
 class Tape::Impl {
@@ -56,6 +67,13 @@ class Tape::Impl {
   Edge edge_for(const Tensor& t) const;
   /// Appends a node and gives `outputs` their slots. In track mode only the slots.
   void record(Node node, const Tensors& outputs);
+  /// Keeps `t` in a node to be recorded next: t itself, or where it is to be made again.
+  void keep(Node& node, const Tensor& t) const;
+  /// That output of a node that `remakes`.
+  const Tensor& remade(int64_t node, int32_t output);
+  /// An op was run: notes it where a scope tracks its first run, compares it where `expected` says what that run did. Throws ScopeError.
+  void follow(const char* op, const Tensors& outputs);
+  void require_all_followed() const;  ///< Throws ScopeError when the first run did more.
   /// Adds a gradient for an edge. `in_place`: the rule has added it to the edge's target already and returns that.
   void deliver(const Edge& edge, Tensor gradient, bool in_place = false);
   /// The gradient gathered so far for an edge, if it may be added to in place.
@@ -72,6 +90,10 @@ class Tape::Impl {
   std::deque<Node> nodes;
   Tensors capture, captured; ///< Gradients of these go to `captured` instead of `.grad()`.
   uint32_t targets_given = 0; ///< Inputs whose target the rule that is running has asked for and got.
+  std::vector<OpTrace> trace;                   ///< Of a scope's first run, when `tracing`.
+  bool tracing = false;
+  const std::vector<OpTrace>* expected = nullptr;  ///< Of a scope's second run: the trace of the first,
+  const char* scope = "";                       ///< and the scope's name.
   bool capture_only = false; ///< Gradients of other leaves are dropped (Tape::gradient).
 
  private:
@@ -83,6 +105,7 @@ class Tape::Impl {
   void gather(Tensor& slot, Tensor gradient, bool into_leaf);
   void deliver_to_leaf(const Tensor& leaf, Tensor gradient);
   Tensor* leaf_slot(const Tensor& leaf);
+  size_t followed_ = 0;
   bool encloses(uint64_t tape_id) const;
   bool recording_before_;
   bool creating_graph_ = false;

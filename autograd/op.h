@@ -19,6 +19,8 @@
 //   static int64_t scratch(const Metas& in, const Attrs&)     working space in bytes, given to the kernel (64-byte aligned)
 //   static constexpr bool strided = true                      the kernel takes inputs of any strides (otherwise they come contiguous)
 //   static Tensor view(const Tensor&, const Attrs&)           the output as a view of input 0, or undefined to fall back on the kernel
+//   static Saves remade_from(int output, const Attrs&)        what making that output again reads, see recompute_ops.h; empty: it cannot be
+//   static Tensor remake(Saved&, int output, const Attrs&)    makes it again, with the same bits, in memory of its own
 //   static constexpr auto no_gradient = "reason"              instead of saves and vjp: backward through the op throws this reason
 //   static constexpr auto no_second_order = "reason"          the vjp is not itself differentiable; backward(create_graph) throws this
 //   static std::string_view no_second_order(const Attrs&)     the same where it depends on the attributes; empty: it is differentiable
@@ -50,6 +52,7 @@ struct Saves {
   constexpr Saves input(int i, bool when = true) const { return {inputs | (uint32_t(when) << i), outputs, residuals}; }
   constexpr Saves output(int i, bool when = true) const { return {inputs, outputs | (uint32_t(when) << i), residuals}; }
   constexpr Saves residual(int i, bool when = true) const { return {inputs, outputs, residuals | (uint32_t(when) << i)}; }
+  constexpr Saves operator|(const Saves& o) const { return {inputs | o.inputs, outputs | o.outputs, residuals | o.residuals}; }
   bool operator==(const Saves&) const = default;
 };
 
@@ -118,6 +121,8 @@ struct OpInfo {
   int64_t (*scratch)(const Metas&, const void* attrs) = nullptr;
   Saves (*saves)(Need, const void* attrs) = nullptr;
   Tensors (*vjp)(Saved&, const void* attrs) = nullptr;
+  Saves (*remade_from)(int output, const void* attrs) = nullptr;  ///< Null, as `remake` is, when no output can be made again.
+  Tensor (*remake)(Saved&, int output, const void* attrs) = nullptr;
   Cost (*cost)(const Metas&, const void* attrs) = nullptr;
   std::vector<Sample> (*samples)(Rng&) = nullptr;
   std::vector<BadSample> (*bad)() = nullptr;
@@ -168,6 +173,10 @@ const OpInfo& op_info() {
     if constexpr (HasSavesWithAttrs<Op>) op.saves = [](Need need, const void* a) { return Op::saves(need, *static_cast<const Attrs*>(a)); };
     else if constexpr (HasSaves<Op>) op.saves = [](Need need, const void*) { return Op::saves(need); };
     if constexpr (HasVjp<Op>) op.vjp = [](Saved& s, const void* a) { return Op::vjp(s, *static_cast<const Attrs*>(a)); };
+    if constexpr (requires(Saved& s, const Attrs& a) { Op::remake(s, 0, a); }) {
+      op.remade_from = [](int output, const void* a) { return Op::remade_from(output, *static_cast<const Attrs*>(a)); };
+      op.remake = [](Saved& s, int output, const void* a) { return Op::remake(s, output, *static_cast<const Attrs*>(a)); };
+    }
     op.cost = [](const Metas& in, const void* a) { return Op::cost(in, *static_cast<const Attrs*>(a)); };
     op.samples = [](Rng& rng) { return Op::samples(rng); };
     op.bad = [] { return Op::bad(); };

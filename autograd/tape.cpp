@@ -71,6 +71,35 @@ void save(Node& node, const Tensor& t) {
   if (t.defined() && t.storage()->category == Category::temporary) t.storage()->mark(Category::saved);
 }
 
+void Tape::Impl::keep(Node& node, const Tensor& t) const {
+  const AutogradSlot* slot = t.defined() ? &t.body()->slot : nullptr;
+  if (slot && slot->tape == id) {
+    const Node& maker = nodes[size_t(slot->node)];
+    if (maker.remakes && maker.op->remade_from(slot->output, maker.attrs.get()) != Saves()) {
+      node.saved.push_back({{}, 0, slot->node, slot->output});
+      return;
+    }
+  }
+  save(node, t);
+}
+
+const Tensor& Tape::Impl::remade(int64_t index, int32_t output) {
+  Node& node = nodes[size_t(index)];
+  node.remade.resize(node.out.size());
+  Tensor& slot = node.remade[size_t(output)];
+  if (slot.defined()) return slot;
+  if (node.freed) fail<AutogradError>(node.name, ": its result is to be made again, but what it had saved was released; pass .retain = true to the first backward");
+  const With op(&Ambient::op, node.name);
+  const With path(&Ambient::path, node.path);
+  const NoGrad quiet;
+  Saved saved(*this, node, {});
+  slot = node.op->remake(saved, output, node.attrs.get());
+  if (meta_of(slot) != node.out[size_t(output)]) fail<AutogradError>(node.name, ": output ", output, " was made again as ", meta_of(slot), ", but was ", node.out[size_t(output)]);
+  slot.body()->slot = {id, int32_t(index), output, true};
+  slot.storage()->mark(Category::saved);
+  return slot;
+}
+
 Tensor* Tape::Impl::leaf_slot(const Tensor& leaf) {
   for (size_t i = 0; i < capture.size(); ++i)
     if (capture[i].body() == leaf.body()) return &captured[i];
@@ -139,6 +168,7 @@ Tensor Tape::Impl::target(const Edge& edge) {
 void Tape::Impl::run_node(int64_t index, const BackwardOptions& options) {
   Node& node = nodes[size_t(index)];
   Tensors cotangents = std::exchange(node.cotangents, {});
+  node.remade.clear();
   const bool keep = options.retain || options.create_graph;
   bool reached = false;
   for (size_t i = 0; i < capture.size(); ++i) {  // gradients of intermediate results
@@ -300,6 +330,7 @@ const Tensor& Saved::get(uint32_t Saves::* kind, int i, const char* what) {
   if (kind != &Saves::inputs) position += std::popcount(node_.saves.inputs);
   if (kind == &Saves::residuals) position += std::popcount(node_.saves.outputs);
   const SavedTensor& saved = node_.saved[size_t(position)];
+  if (saved.maker >= 0) return tape_.remade(saved.maker, saved.output);
   if (saved.tensor.defined() && saved.tensor.storage()->version != saved.version) {
     fail<AutogradError>(node_.name, ": saved ", what, " ", i, " ", meta_of(saved.tensor), " was overwritten by ",
                         *saved.tensor.storage()->writer ? saved.tensor.storage()->writer : "a write in place", " after it was saved (version ",

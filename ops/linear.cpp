@@ -1,6 +1,7 @@
 #include <spool/autograd/saved.h>
 #include <spool/tensor/error.h>
 #include <spool/tensor/parallel.h>
+#include <spool/ops/activation.h>
 #include <spool/ops/cpu/column_sum.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/cpu/product.h>
@@ -34,7 +35,8 @@ struct ColumnSum {
         for (int64_t j = 0; j < n; ++j) {
           float sum = 0;
           for (int64_t i = 0; i < rows; ++i) sum += float(static_cast<const T*>(x.raw())[i * n + j]);
-          static_cast<T*>(to.raw())[j] = static_cast<T>(sum);
+          T& out = static_cast<T*>(to.raw())[j];
+          out = static_cast<T>(accumulate ? float(out) + sum : sum);
         }
       } else {
         kernels::column_sum(rows, n, static_cast<const T*>(x.raw()), n, static_cast<T*>(to.raw()), accumulate);
@@ -51,7 +53,7 @@ struct ColumnSum {
 REGISTER_OP(ColumnSum);
 
 Tensor bias_gradient(const Tensor& target, const Tensor& dz) {
-  if (!target.defined() || target.dtype() == Dtype::bf16 || target.dtype() == Dtype::f16) return apply<ColumnSum>({dz});
+  if (!target.defined()) return apply<ColumnSum>({dz});
   const Tensor dense = as_contiguous(dz);
   bump_version(target);
   if (!target.device().meta) ColumnSum::add(target, dense, true);
@@ -140,7 +142,7 @@ struct Linear {
     Tensors out(3);
     if (s.needs(1)) {
       const Tensor target = s.target(1), x = matrix(s.input(0));
-      if (target.defined() && target.dtype() != Dtype::bf16 && target.dtype() != Dtype::f16) {
+      if (target.defined()) {
         kernels::accumulate_product(target, kernels::swapped(dz), x);
         out[1] = target;
       } else {
@@ -150,6 +152,17 @@ struct Linear {
     if (s.needs(2)) out[2] = bias_gradient(s.target(2), dz);
     if (s.needs(0)) out[0] = reshape(matmul(dz, s.input(1)), s.in_meta(0).shape);
     return out;
+  }
+  static Saves remade_from(int, const Attrs& attrs) { return Saves().residual(0, attrs.activation != Activation::none); }
+  static Tensor remake(Saved& s, int, const Attrs& attrs) {
+    switch (attrs.activation) {
+      case Activation::relu: return relu(s.residual(0));
+      case Activation::gelu_erf: return gelu(s.residual(0), Gelu::erf);
+      case Activation::gelu_tanh: return gelu(s.residual(0), Gelu::tanh);
+      case Activation::silu: return silu(s.residual(0));
+      case Activation::none: break;
+    }
+    return {};
   }
   static Cost cost(const Metas& in, const Attrs&) {
     const Shape out = rows_by_out(in);

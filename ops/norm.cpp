@@ -250,6 +250,11 @@ struct Norm {
     if (centred && s.needs(2)) out[2] = std::move(all[2]);
     return out;
   }
+  static Saves remade_from(int, const Attrs&) { return Saves().input(0).input(1).input(2, centred); }
+  static Tensor remake(Saved& s, int, const Attrs& attrs) {
+    if constexpr (centred) return layer_norm(s.input(0), s.input(1), s.input(2), attrs.eps);
+    else return rms_norm(s.input(0), s.input(1), attrs.eps);
+  }
   static Cost cost(const Metas& in, const Attrs&) { return {8.0 * double(numel(in[0].shape)), 2.0 * double(in[0].nbytes())}; }
   static std::vector<Sample> samples(Rng& rng) {
     std::vector<Sample> out;
@@ -314,6 +319,8 @@ struct AddRmsNorm {
     Tensors all = apply_all<NormBackward>({dy, sum, weight, {}, s.residual(0), extra}, {.centred = false, .wants_dx = wants_dx, .wants_parameters = s.needs(2)});
     return {s.needs(0) ? all[0] : Tensor(), s.needs(1) ? all[0] : Tensor(), s.needs(2) ? all[1] : Tensor()};
   }
+  static Saves remade_from(int output, const Attrs&) { return output == 1 ? Saves().input(2).output(0) : Saves(); }
+  static Tensor remake(Saved& s, int, const Attrs& attrs) { return rms_norm(s.output(0), s.input(2), attrs.eps); }
   static Cost cost(const Metas& in, const Attrs&) { return {9.0 * double(numel(in[0].shape)), 4.0 * double(in[0].nbytes())}; }
   static std::vector<Sample> samples(Rng& rng) {
     return {{"rows", {rng.normal({2, 3, 17}), rng.normal({2, 3, 17}), rng.normal({17})}, {}},

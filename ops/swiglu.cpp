@@ -82,6 +82,8 @@ struct Swiglu {
       if (!s.needs(i)) both[size_t(i)] = {};
     return both;
   }
+  static Saves remade_from(int, const Attrs&) { return Saves().input(0).input(1); }
+  static Tensor remake(Saved& s, int, const Attrs&) { return swiglu(s.input(0), s.input(1)); }
   static Cost cost(const Metas& in, const Attrs&) { return {20.0 * double(numel(in[0].shape)), 3.0 * double(in[0].nbytes())}; }
   static std::vector<Sample> samples(Rng& rng) {
     return {{"ragged", {rng.normal({3, 37}, 3), rng.normal({3, 37})}, {}}, {"0-d", {rng.normal({}), rng.normal({})}, {}}, {"zero size", {rng.normal({0, 3}), rng.normal({0, 3})}, {}}};

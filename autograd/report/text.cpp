@@ -121,14 +121,23 @@ std::string scopes(const MemoryReport& r, int width) {
   return concat(table.text(width), useless ? "  A scope that saves nothing only costs time: without it the peak is the same.\n" : "", "\n");
 }
 
+/// Two lines each: what is typed must not be shortened.
 std::string suggestions(const MemoryReport& r, int width) {
   if (r.suggestions.empty()) return "";
-  TextTable table({{"What would lower the peak", false}, {"to"}, {""}, {"saved"}, {"extra work"}, {"how", false}});
+  TextTable table({{"The peak would be"}, {"saved"}, {""}, {"extra work"}, {"after this change", false}});
   for (const Suggestion& s : r.suggestions) {
     const int64_t saved = (r.limit ? r.limit->needed : r.peak) - s.peak;
-    table.row({s.change, with_separators(s.peak), binary_size(s.peak), with_separators(saved), detail::work(s.extra_work), s.how});
+    table.row({with_separators(s.peak), with_separators(saved), binary_size(saved), detail::work(s.extra_work), s.change});
   }
-  return table.text(width) + "\n";
+  std::string text;
+  const std::string lines = table.text(width);
+  size_t next = 0;
+  for (size_t at = 0, end; at < lines.size(); at = end) {
+    end = lines.find('\n', at) + 1;
+    text += lines.substr(at, end - at);
+    if (at && next < r.suggestions.size()) text += concat("      ", r.suggestions[next++].how, "\n");
+  }
+  return text + "\n";
 }
 
 std::string live_set(const MemoryReport& r, const ReportTextOptions& options) {

@@ -4,6 +4,7 @@
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace spool::kernels {
@@ -75,7 +76,7 @@ void run(C* c, const Tensor& tc, const Tensor& a, const Tensor& b, const Product
   }
 }
 
-/// 16-bit results: an f32 product in scratch, then bias, activation and rounding in one pass.
+/// 16-bit results: an f32 product in scratch, then bias, what is there already, activation and rounding in one pass.
 template <class In>
 void finish_half(const float* wide, const Tensor& c, const ProductOptions& options) {
   const int64_t n = c.shape().back(), rows = n ? c.numel() / n : 0;
@@ -95,32 +96,60 @@ void finish_half(const float* wide, const Tensor& c, const ProductOptions& optio
   parallel_blocks(rows, 4 * n, [&](int64_t r) {
     for (int64_t j = 0; j < n; ++j) {
       const int64_t at = r * n + j;
-      const float z = wide[at] + (bias ? float(bias[j]) : 0.f);
-      if (pre) pre[at] = static_cast<In>(z);
-      out[at] = static_cast<In>(act(z));
+      const float z = wide[at] + (bias ? float(bias[j]) : 0.f) + (options.accumulate ? float(out[at]) : 0.f);
+      const In rounded = static_cast<In>(z);  // as if the activation were an op of its own, so that it can be made again
+      if (pre) pre[at] = rounded;
+      out[at] = static_cast<In>(act(static_cast<float>(rounded)));
     }
   });
 }
 
 int64_t align(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/// Rows of a 16-bit matrix whose f32 product exists at a time: 64 MiB of it, or 512 rows where those are more (then packing b again for each
+/// panel is not felt).
+int64_t panel_rows(const Shape& c) {
+  constexpr int64_t elements = int64_t(16) << 20, least = 512;
+  const int64_t m = c[c.size() - 2], n = std::max<int64_t>(c[c.size() - 1], 1);
+  return c.size() > 2 ? m : std::min(m, std::max(least, elements / n));
+}
+
+Tensor rows_of(const Tensor& t, int64_t begin, int64_t count) {
+  return t.view_as({count, t.size(1)}, t.strides(), t.offset() + begin * t.strides()[0]);
+}
+
 }  // namespace
 
 int64_t product_scratch(const Shape& c, int64_t k, Dtype dtype) {
   int64_t batch = 1;
   for (int i = 0; i < c.size() - 2; ++i) batch *= c[i];
-  const auto panels = int64_t(gemm_scratch_bytes(gemm_shape(c, k, batch), dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32));
-  return panels + (is_half(dtype) ? align(numel(c) * 4) : 0);
+  if (!is_half(dtype)) return int64_t(gemm_scratch_bytes(gemm_shape(c, k, batch), dtype));
+  const int64_t m = c[c.size() - 2], rows = panel_rows(c);
+  const auto bytes = [&](int64_t count) {
+    Shape part = c;
+    part[c.size() - 2] = count;
+    return align(numel(part) * 4) + int64_t(gemm_scratch_bytes(gemm_shape(part, k, batch), Dtype::f32));
+  };
+  return rows && m % rows ? std::max(bytes(rows), bytes(m % rows)) : bytes(rows);
 }
 
 void product(const Tensor& c, const Tensor& a, const Tensor& b, const ProductOptions& options, std::span<std::byte> scratch) {
   if (c.numel() == 0) return;
   visit_float("product", c.dtype(), [&]<class T>() {
     if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
-      const auto wide_bytes = size_t(align(c.numel() * 4));
-      auto* wide = reinterpret_cast<float*>(scratch.data());
-      run<T, float>(wide, c, a, b, {}, scratch.subspan(wide_bytes));
-      finish_half<T>(wide, c, options);
+      const auto part = [&](const Tensor& to, const Tensor& from, const ProductOptions& finish) {
+        auto* wide = reinterpret_cast<float*>(scratch.data());
+        run<T, float>(wide, to, from, b, {}, scratch.subspan(size_t(align(to.numel() * 4))));
+        finish_half<T>(wide, to, finish);
+      };
+      const int64_t m = c.size(-2), rows = panel_rows(c.shape());
+      if (rows == m) return part(c, a, options);
+      for (int64_t begin = 0; begin < m; begin += rows) {
+        const int64_t count = std::min(rows, m - begin);
+        ProductOptions finish = options;
+        if (options.pre.defined()) finish.pre = rows_of(options.pre, begin, count);
+        part(rows_of(c, begin, count), rows_of(a, begin, count), finish);
+      }
     } else {
       run<T, T>(static_cast<T*>(c.raw()), c, a, b, options, scratch);
     }

@@ -9,7 +9,7 @@
 namespace spool::kernels {
 
 struct ProductOptions {
-  bool accumulate = false;            ///< c += a·b. Not for 16-bit c.
+  bool accumulate = false;            ///< c += a·b. Rounded once where c has 16 bits.
   Tensor bias;                        ///< [n] or undefined.
   Activation activation = Activation::none;
   Tensor pre;                         ///< c before the activation, [rows, n] contiguous, or undefined.

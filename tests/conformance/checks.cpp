@@ -25,6 +25,7 @@ std::span<const NamedCheck> all_checks() {
       {"overwritten", check_overwritten},
       {"no gradient", check_no_gradient},
       {"recompute", check_recompute},
+      {"remake", check_remake},
       {"plan", check_plan},
   };
   return checks;

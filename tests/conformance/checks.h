@@ -32,6 +32,7 @@ std::string check_saves(const OpInfo&);            ///< Declared = read, for eac
 std::string check_overwritten(const OpInfo&);      ///< A saved tensor written to after it was saved throws, naming the op.
 std::string check_no_gradient(const OpInfo&);      ///< An op without a gradient throws its reason.
 std::string check_recompute(const OpInfo&);        ///< Inside a checkpoint: the same bits, forward and backward.
+std::string check_remake(const OpInfo&);           ///< Results that are made again in backward instead of kept: the same bits, fewer bytes.
 std::string check_plan(const OpInfo&);             ///< A meta run posts the events of the run, forward and backward.
 
 struct NamedCheck {

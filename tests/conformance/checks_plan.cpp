@@ -3,6 +3,7 @@
 
 #include <spool/autograd/checkpoint.h>
 #include <spool/autograd/plan.h>
+#include <spool/autograd/recompute_ops.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
@@ -62,6 +63,32 @@ std::string check_recompute(const OpInfo& op) {
     if (const auto text = bit_difference(gradients, plain.gradients); !text.empty()) return concat(describe(sample), ": gradient ", text);
   }
   return "";
+}
+
+std::string check_remake(const OpInfo& op) {
+  if (!op.remake) return "";
+  bool saves_less = false;
+  for (const Sample& sample : samples_of(op)) {
+    for (const Dtype dtype : {Dtype::f64, Dtype::f32, Dtype::bf16, Dtype::f16}) {
+      if (sample.floats_only && dtype_size(dtype) < 4) continue;
+      const Tensors inputs = converted(sample.inputs, dtype);
+      const auto squared = [&](bool again, int64_t& saved) {  // the square keeps what the op gives
+        const RecomputeOps policy(again ? std::vector{std::string(op.name)} : std::vector<std::string>());
+        const Tensors from = leaves(inputs, float_inputs(inputs));
+        Tape tape;
+        Tensors squares;
+        for (const Tensor& y : run(op, sample, from)) squares.push_back(y * y);
+        policy.require_matches();
+        saved = tape.saved_bytes();
+        return tape.gradient(squares, from, cotangents_for(squares));
+      };
+      int64_t kept = 0, left = 0;
+      const Tensors plain = squared(false, kept), remade = squared(true, left);
+      if (const auto text = bit_difference(remade, plain); !text.empty()) return concat(describe(sample, inputs), ": gradient through what was made again ", text);
+      saves_less = saves_less || left < kept;
+    }
+  }
+  return saves_less ? "" : "nothing less is kept when its result is to be made again";
 }
 
 std::string check_plan(const OpInfo& op) {
