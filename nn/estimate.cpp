@@ -10,9 +10,20 @@ int64_t optimizer_bytes(OptimizerState kind, int64_t elements, Dtype dtype) {
   return elements * (each * moments + (half ? 4 : 0));
 }
 
+CategoryBytes Estimate::at_peak() const {
+  CategoryBytes out;
+  out[Category::parameter] = parameter_bytes;
+  out[Category::gradient] = peak.gradients;
+  out[Category::optimizer] = optimizer_bytes;
+  out[Category::scratch] = peak.scratch;
+  out[Category::saved] = peak.bytes - out.total();
+  return out;
+}
+
 Estimate detail::state_estimate(int64_t parameters, int64_t buffers, const StepSizes& sizes) {
   if (sizes.loss.feed_forward_chunk < 0) fail<ConfigError>("estimate: feed_forward_chunk must be 0 or above, got ", sizes.loss.feed_forward_chunk);
   if (sizes.batch < 1 || sizes.length < 1) fail<ConfigError>("estimate: batch and length must be at least 1, got ", sizes.batch, " and ", sizes.length);
+  if (sizes.accumulate < 1) fail<ConfigError>("estimate: accumulate must be at least 1, got ", sizes.accumulate);
   Estimate out;
   out.parameters = parameters;
   out.gradient_bytes = parameters * int64_t(dtype_size(sizes.dtype));

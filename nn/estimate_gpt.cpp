@@ -5,24 +5,32 @@
 namespace spool::nn {
 namespace {
 
+bool remakes(const StepSizes& sizes, std::string_view op) { return detail::remakes(sizes, op, {"layer_norm", "linear"}); }
+
 detail::DecoderWidths widths_of(const GptConfig& c) { return {c.n_embd, c.vocab_size, c.n_layer, 2}; }
 
 /// The feed-forward block of some positions, from its norm on.
 struct GptFeedForward : detail::FeedForwardPart {
-  GptFeedForward(const GptConfig& c, const StepSizes& sizes, detail::Schedule& schedule, int64_t positions) : FeedForwardPart(sizes, widths_of(c), schedule, positions, c.feed_forward_size()) {}
+  const bool activation_again;
+  GptFeedForward(const GptConfig& c, const StepSizes& sizes, detail::Schedule& schedule, int64_t positions)
+      : FeedForwardPart(sizes, widths_of(c), schedule, positions, c.feed_forward_size()), activation_again(remakes(sizes, "linear")) {
+    norms_again = remakes(sizes, "layer_norm");
+  }
 
   /// Kept: norm, the inner layer before and after its activation.
   void forward(bool kept) {
     s.op("ln_2", X + (kept ? R : 0), 0, strided);
-    s.op("c_fc", kept ? 2 * F : F, linear_scratch(T, h, f));
+    linear("c_fc", h, f, kept ? 2 * F : F);
     linear("c_proj", f, h);
-    if (!kept) s.drop(F + X);
+    s.drop((kept && !activation_again ? 0 : F) + unless_remade(kept));
   }
   /// From the result's cotangent. `owned`: it goes once it has been used.
   void backward(bool owned = false) {
+    if (activation_again) s.op("activation again", F);
     linear_backward("mlp.c_proj backward", f, h, true, strided);
     s.drop(F + (owned ? X : 0));
     s.op("activation backward", F);
+    norm_again("ln_2 again", strided);
     linear_backward("c_fc backward", h, f, true);
     s.drop(3 * F + X);
     norm_backward("ln_2 backward", true, strided);
@@ -35,8 +43,10 @@ struct GptStep : detail::DecoderStep {
   const bool dropping;
   const int64_t LSE, P;  // bytes of attention's log-sums, of one sequence's positions
 
-  GptStep(const GptConfig& config, const StepSizes& sizes, detail::Schedule& schedule)
-      : DecoderStep(sizes, widths_of(config), schedule), c(config), dropping(c.dropout > 0), LSE(T * c.n_head * S), P(sizes.length * h * e) {}
+  GptStep(const GptConfig& config, const StepSizes& sizes, detail::Schedule& schedule, bool all_gathered)
+      : DecoderStep(sizes, widths_of(config), schedule, all_gathered), c(config), dropping(c.dropout > 0), LSE(T * c.n_head * S), P(sizes.length * h * e) {
+    norms_again = remakes(sizes, "layer_norm");
+  }
 
   int64_t scratch(bool backward) const { return attention_scratch(c.n_head, c.n_head, h / c.n_head, 0, backward); }
 
@@ -56,9 +66,13 @@ struct GptStep : detail::DecoderStep {
   void embed_backward() override {
     dropout("drop backward");
     s.op("sum over the batch", P);
-    s.op("wpe backward", c.n_positions * h * e);
+    const int64_t positions = gathered ? 0 : c.n_positions * h * e;
+    s.op("wpe backward", positions);
     s.drop(P);
-    s.op("wte backward", c.tie_word_embeddings ? 0 : V * h * e, 0, copy);
+    s.gradient(positions);
+    const int64_t fresh = c.tie_word_embeddings || gathered ? 0 : V * h * e;
+    s.op("wte backward", fresh, 0, copy);
+    s.gradient(fresh);
     s.drop(X);
   }
 
@@ -70,9 +84,13 @@ struct GptStep : detail::DecoderStep {
     if (!kept) s.drop(LSE);
     linear("c_proj", h, h);
     if (dropping) s.op("attn_dropout", X);
-    s.drop((dropping ? X : 0) + (kept ? 0 : 5 * X));
+    s.drop((dropping ? X : 0) + (kept ? 0 : 4 * X) + unless_remade(kept));
   }
-  GptFeedForward rows(int64_t positions) const { return GptFeedForward(c, z, s, positions); }
+  GptFeedForward rows(int64_t positions) const {
+    GptFeedForward out(c, z, s, positions);
+    out.gathered = gathered;
+    return out;
+  }
   /// From x and what attention gave to the block's output. What is kept: the sum and, where it does not run in pieces, what GptFeedForward keeps.
   void feed_forward(bool kept) {
     s.op("add", X);
@@ -100,6 +118,7 @@ struct GptStep : detail::DecoderStep {
     s.drop(5 * X + LSE);
     s.op("slice backward", 3 * X);
     s.drop(3 * X);
+    norm_again("ln_1 again");
     linear_backward("c_attn backward", h, 3 * h, true);
     s.drop(4 * X);
     norm_backward("ln_1 backward", true);
@@ -123,13 +142,31 @@ struct GptStep : detail::DecoderStep {
 
 }  // namespace
 
+std::vector<ModuleEstimate> module_estimates(const GptConfig& config, const StepSizes& sizes) {
+  detail::require_plain(sizes);
+  detail::Schedule schedule(0);
+  const GptStep m(config, sizes, schedule, false);
+  const int64_t L = config.n_layer, h = m.h, f = config.feed_forward_size(), X = m.X, F = m.rows(sizes.length).F;
+  return {{"transformer.wte", 1, m.V * h, 0},
+          {"transformer.wpe", 1, config.n_positions * h, 0},
+          {m.dropping ? "transformer.drop" : "transformer", 1, 0, X},  // the sum of both
+          {"transformer.h.*.ln_1", L, L * 2 * h, L * (X + m.R)},
+          {"transformer.h.*.attn", L, L * (4 * h * h + 4 * h), L * (4 * X + m.LSE)},
+          {"transformer.h.*.ln_2", L, L * 2 * h, L * (X + m.R)},
+          {"transformer.h.*.mlp", L, L * (2 * h * f + f + h), L * 2 * F},
+          {"transformer.h.*", L, 0, L * 2 * X},  // the sums
+          {"transformer.ln_f", 1, 2 * h, X + m.R},
+          {"lm_head", config.tie_word_embeddings ? 0 : 1, config.tie_word_embeddings ? 0 : m.V * h, 0},
+          {"", 1, 0, m.kept_by_loss()}};
+}
+
 Estimate estimate(const GptConfig& config, const StepSizes& sizes) {
   config.validate();
   detail::require_whole(sizes, config.n_layer);
   const int64_t h = config.n_embd, f = config.feed_forward_size();
   const int64_t block = 4 * h * h + 4 * h + 2 * h * f + f + h + 4 * h;
   const int64_t parameters = (config.tie_word_embeddings ? 1 : 2) * config.vocab_size * h + config.n_positions * h + config.n_layer * block + 2 * h;
-  return detail::estimate_of(parameters, 0, sizes, [&](detail::Schedule& s) { return GptStep(config, sizes, s); });
+  return detail::estimate_of(parameters, 0, sizes, [&](detail::Schedule& s, bool gathered) { return GptStep(config, sizes, s, gathered); });
 }
 
 }  // namespace spool::nn

@@ -5,11 +5,17 @@
 namespace spool::nn {
 namespace {
 
+bool remakes(const StepSizes& sizes, std::string_view op) { return detail::remakes(sizes, op, {"rms_norm", "add_rms_norm", "swiglu"}); }
+
 detail::DecoderWidths widths_of(const LlamaConfig& c) { return {c.hidden_size, c.vocab_size, c.num_hidden_layers, 1}; }
 
 /// The feed-forward block of some positions.
 struct LlamaFeedForward : detail::FeedForwardPart {
-  LlamaFeedForward(const LlamaConfig& c, const StepSizes& sizes, detail::Schedule& schedule, int64_t positions) : FeedForwardPart(sizes, widths_of(c), schedule, positions, c.feed_forward_size()) {}
+  const bool swiglu_again;
+  LlamaFeedForward(const LlamaConfig& c, const StepSizes& sizes, detail::Schedule& schedule, int64_t positions)
+      : FeedForwardPart(sizes, widths_of(c), schedule, positions, c.feed_forward_size()), swiglu_again(remakes(sizes, "swiglu")) {
+    norms_again = remakes(sizes, detail::in_pieces(sizes) ? "rms_norm" : "add_rms_norm");
+  }
 
   /// From the norm to what is added. Kept: norm, gate, up, product.
   void gated(bool kept) {
@@ -18,14 +24,16 @@ struct LlamaFeedForward : detail::FeedForwardPart {
     s.op("swiglu", F);
     if (!kept) s.drop(2 * F);
     linear("down_proj", f, h);
-    if (!kept) s.drop(F);
+    if (!kept || swiglu_again) s.drop(F);
   }
   /// From the cotangent of the block's output, which stays, to the norm's.
   void gated_backward() {
+    if (swiglu_again) s.op("swiglu again", F);
     linear_backward("down_proj backward", f, h, false, strided);
     s.drop(F);
     s.op("swiglu backward", 2 * F);
     s.drop(3 * F);
+    norm_again("post_attention_layernorm again", strided);
     linear_backward("up_proj backward", h, f);
     s.drop(F);
     linear_backward("gate_proj backward", h, f);
@@ -35,7 +43,7 @@ struct LlamaFeedForward : detail::FeedForwardPart {
     s.op("post_attention_layernorm", X + (kept ? R : 0), 0, strided);
     gated(kept);
     s.op("add", X);
-    s.drop(kept ? X : 2 * X);
+    s.drop(X + unless_remade(kept));
   }
   void backward() {
     gated_backward();
@@ -50,9 +58,11 @@ struct LlamaStep : detail::DecoderStep {
   const int64_t Q, K, LSE;         // bytes of [T, ad], [T, kd]; of attention's log-sums
   const int64_t angles;
 
-  LlamaStep(const LlamaConfig& config, const StepSizes& sizes, detail::Schedule& schedule)
-      : DecoderStep(sizes, widths_of(config), schedule), c(config), ad(c.num_attention_heads * c.head_size()), kd(c.key_value_heads() * c.head_size()),
-        Q(T * ad * e), K(T * kd * e), LSE(T * c.num_attention_heads * S), angles(sizes.length * c.head_size() * S) {}
+  LlamaStep(const LlamaConfig& config, const StepSizes& sizes, detail::Schedule& schedule, bool all_gathered)
+      : DecoderStep(sizes, widths_of(config), schedule, all_gathered), c(config), ad(c.num_attention_heads * c.head_size()), kd(c.key_value_heads() * c.head_size()),
+        Q(T * ad * e), K(T * kd * e), LSE(T * c.num_attention_heads * S), angles(sizes.length * c.head_size() * S) {
+    norms_again = remakes(sizes, "rms_norm");
+  }
 
   int64_t scratch(bool backward) const { return attention_scratch(c.num_attention_heads, c.key_value_heads(), c.head_size(), c.sliding_window, backward); }
 
@@ -62,7 +72,9 @@ struct LlamaStep : detail::DecoderStep {
   }
   void embed_backward() override {
     if (z.loss.recompute.covers(0)) s.drop(angles);  // a scope keeps what it captured until it has run again
-    s.op("embedding backward", c.tie_word_embeddings ? 0 : V * h * e, 0, copy);
+    const int64_t fresh = c.tie_word_embeddings || gathered ? 0 : V * h * e;
+    s.op("embedding backward", fresh, 0, copy);
+    s.gradient(fresh);
     s.drop(X);
   }
 
@@ -79,9 +91,13 @@ struct LlamaStep : detail::DecoderStep {
     s.op("attention", Q + LSE, scratch(false));
     if (!kept) s.drop(LSE + 2 * K + Q);
     linear("o_proj", ad, h);
-    if (!kept) s.drop(Q + X);
+    s.drop((kept ? 0 : Q) + unless_remade(kept));
   }
-  LlamaFeedForward rows(int64_t positions) const { return LlamaFeedForward(c, z, s, positions); }
+  LlamaFeedForward rows(int64_t positions) const {
+    LlamaFeedForward out(c, z, s, positions);
+    out.gathered = gathered;
+    return out;
+  }
   /// From x and what attention gave to the block's output. What is kept: sum, norm, gate, up, product; the sum alone where it runs in pieces.
   void feed_forward(bool kept) {
     if (detail::in_pieces(z)) {
@@ -93,9 +109,10 @@ struct LlamaStep : detail::DecoderStep {
     }
     s.op("post_attention_layernorm", 2 * X + (kept ? R : 0));
     s.drop(X);
+    const LlamaFeedForward all = rows(length);
     rows(length).gated(kept);
     s.op("add", X);
-    s.drop(kept ? X : 3 * X);
+    s.drop((kept ? X : 2 * X) + all.unless_remade(kept));
   }
   /// From the cotangent of the block's output to that of the sum.
   void feed_forward_backward() {
@@ -104,7 +121,7 @@ struct LlamaStep : detail::DecoderStep {
       return s.drop(X);
     }
     rows(length).gated_backward();
-    norm_backward("post_attention_layernorm backward", false);
+    added_norm_backward("post_attention_layernorm backward");
     s.drop(3 * X + R);
   }
   /// On to the cotangent of x.
@@ -112,6 +129,7 @@ struct LlamaStep : detail::DecoderStep {
     linear_backward("o_proj backward", ad, h);
     s.op("attention backward", Q + 2 * K, scratch(true));
     s.drop(3 * Q + 2 * K + LSE);
+    norm_again("input_layernorm again");
     linear_backward("v_proj backward", h, kd);
     s.drop(K);
     s.op("rotary backward", K);
@@ -145,8 +163,25 @@ struct LlamaStep : detail::DecoderStep {
 
 int64_t block_saved_bytes(const LlamaConfig& config, const StepSizes& sizes) {
   detail::Schedule schedule(0);
-  const LlamaStep step(config, sizes, schedule);
+  const LlamaStep step(config, sizes, schedule, false);
   return 4 * step.X + 2 * step.Q + 2 * step.K + 3 * step.rows(sizes.length).F + 2 * step.R + step.LSE;
+}
+
+std::vector<ModuleEstimate> module_estimates(const LlamaConfig& config, const StepSizes& sizes) {
+  detail::require_plain(sizes);
+  detail::Schedule schedule(0);
+  const LlamaStep m(config, sizes, schedule, false);
+  const int64_t L = config.num_hidden_layers, h = m.h, X = m.X, F = m.rows(sizes.length).F;
+  return {{"model.embed_tokens", 1, m.V * h, X},
+          {"model.layers.*.input_layernorm", L, L * h, L * (X + m.R)},
+          {"model.layers.*.self_attn", L, L * (2 * h * m.ad + 2 * h * m.kd), L * (2 * m.Q + 2 * m.K + m.LSE)},
+          {"model.layers.*.post_attention_layernorm", L, L * h, L * (2 * X + m.R)},
+          {"model.layers.*.mlp", L, L * 3 * h * config.feed_forward_size(), L * 3 * F},
+          {"model.layers.*", L, 0, L * X},  // their outputs
+          {"model.norm", 1, h, X + m.R},
+          {"model", 1, 0, m.angles},
+          {"lm_head", config.tie_word_embeddings ? 0 : 1, config.tie_word_embeddings ? 0 : m.V * h, 0},
+          {"", 1, 0, m.kept_by_loss()}};
 }
 
 Estimate estimate(const LlamaConfig& config, const StepSizes& sizes) {
@@ -155,7 +190,7 @@ Estimate estimate(const LlamaConfig& config, const StepSizes& sizes) {
   const int64_t h = config.hidden_size, d = config.head_size(), a = config.num_attention_heads, k = config.key_value_heads();
   const int64_t block = 2 * h * a * d + 2 * h * k * d + 3 * h * config.feed_forward_size() + 2 * h;
   const int64_t parameters = (config.tie_word_embeddings ? 1 : 2) * config.vocab_size * h + config.num_hidden_layers * block + h;
-  return detail::estimate_of(parameters, 0, sizes, [&](detail::Schedule& s) { return LlamaStep(config, sizes, s); });
+  return detail::estimate_of(parameters, 0, sizes, [&](detail::Schedule& s, bool gathered) { return LlamaStep(config, sizes, s, gathered); });
 }
 
 }  // namespace spool::nn

@@ -7,6 +7,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace spool::nn {
 
@@ -27,7 +29,8 @@ inline constexpr int64_t ignored_target = -100;
 struct LossOptions {
   std::optional<int64_t> chunk;  ///< C of Algorithm 1: positions a slice, for models that have one (`sliced()`).
   StatePolicy state = StatePolicy::subtract64;
-  Recompute recompute;             ///< What is run again in backward.
+  Recompute recompute;             ///< Which blocks are run again in backward.
+  std::vector<std::string> recompute_ops;  ///< Ops or modules whose results are made again from what backward keeps anyway. See RecomputeOps.
   int64_t loss_chunk = 0;          ///< Rows of logits that exist at a time; 0: all. See linear_cross_entropy.
   int64_t feed_forward_chunk = 0;  ///< Positions of the feed-forward block at a time, recomputed in backward; 0: all. See blockwise.
 };

@@ -139,7 +139,7 @@ Tensor LlamaForCausalLM::Block::forward(const Tensor& x, const Tensor& angles, c
   const auto attend = [this, angles, cache, layer](const Tensor& input) { return self_attn(input_layernorm(input), angles, cache, layer); };
   const auto attended = [&] { return options.recompute.attention_at(layer) ? checkpoint("attention", attend, x) : attend(x); };
   // What attention returns is let go of as soon as it is added.
-  if (options.feed_forward_chunk) {
+  if (options.feed_forward_chunk && options.feed_forward_chunk < x.size(1)) {
     const Tensor sum = x + attended();
     return blockwise(sum, options.feed_forward_chunk, [this](const Tensor& h) { return h + mlp(post_attention_layernorm(h)); });
   }

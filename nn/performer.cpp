@@ -1,3 +1,4 @@
+#include <spool/autograd/recompute_ops.h>
 #include <spool/nn/performer.h>
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/cast.h>
@@ -210,7 +211,10 @@ Tensor Performer::chunked_loss(const TokenBatch& batch, int64_t chunk, StatePoli
 Tensor Performer::training_loss(const TokenBatch& batch, const LossOptions& options) const {
   if (options.recompute != Recompute::none) fail<ConfigError>("recompute: a Performer recomputes slices; set chunk instead");
   if (options.loss_chunk || options.feed_forward_chunk) fail<ConfigError>("loss_chunk, feed_forward_chunk: a Performer runs everything in slices; set chunk instead");
-  return options.chunk ? chunked_loss(batch, *options.chunk, options.state) : loss(batch);
+  const RecomputeOps again(options.recompute_ops);
+  Tensor result = options.chunk ? chunked_loss(batch, *options.chunk, options.state) : loss(batch);
+  again.require_matches();
+  return result;
 }
 
 std::unique_ptr<DecodeState> Performer::begin(int64_t batch, int64_t) const { return std::make_unique<Stream>(stream(batch)); }

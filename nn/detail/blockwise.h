@@ -25,7 +25,9 @@ void each_piece(const StepSizes& z, bool reverse, const Make& made, const F& f) 
     if (i == 2) i = std::max<int64_t>(i, pieces - 2);
     const int64_t n = reverse ? pieces - 1 - i : i;
     Piece piece = made(std::min(chunk, z.length - n * chunk));
+    const double before = piece.s.work();
     f(piece, i == 0);
+    if (i == 1 && pieces > 4) piece.s.work(double(pieces - 4) * (piece.s.work() - before));
   }
 }
 
@@ -44,7 +46,7 @@ void blockwise(const DecoderPart& whole, const Make& made) {
 template <class Piece, class Make>
 void blockwise_backward(const DecoderPart& whole, bool in_place, const Make& made) {
   each_piece<Piece>(whole.z, true, made, [&](Piece& piece, bool first) {
-    piece.gathered = !first;
+    piece.gathered = whole.gathered || !first;
     piece.forward(true);
     whole.s.drop(piece.X);  // the result is not used again
     piece.backward();

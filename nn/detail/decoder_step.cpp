@@ -11,19 +11,34 @@ void require_whole(const StepSizes& sizes, int64_t layers) {
   if (sizes.loss.chunk) fail<ConfigError>("estimate: chunk: softmax attention has no state of fixed size to cut at, got ", *sizes.loss.chunk);
 }
 
-DecoderStep::DecoderStep(const StepSizes& sizes, const DecoderWidths& w, Schedule& schedule)
-    : DecoderPart(sizes, w, schedule, sizes.length), chunk_(sizes.loss.loss_chunk > 0 && sizes.loss.loss_chunk < T ? sizes.loss.loss_chunk : 0) {}
+bool remakes(const StepSizes& sizes, std::string_view op, std::initializer_list<std::string_view> known) {
+  const std::vector<std::string>& names = sizes.loss.recompute_ops;
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end()) fail<ConfigError>("estimate: recompute_ops: there is no closed form with ", name, "; plan the step");
+  return std::find(names.begin(), names.end(), op) != names.end();
+}
+
+DecoderStep::DecoderStep(const StepSizes& sizes, const DecoderWidths& w, Schedule& schedule, bool all_gathered)
+    : DecoderPart(sizes, w, schedule, sizes.length), targets_(sizes.masked ? 4 * T : copy), chunk_(sizes.loss.loss_chunk > 0 && sizes.loss.loss_chunk < T ? sizes.loss.loss_chunk : 0) {
+  gathered = all_gathered;
+}
 
 int64_t DecoderStep::attention_scratch(int64_t heads, int64_t key_heads, int64_t dim, int64_t window, bool backward) const {
   const AttentionOptions options{.causal = true, .window = window};
   const Meta q = meta({z.batch, length, heads, dim}), k = meta({z.batch, length, key_heads, dim});
-  if (!backward) return declared_scratch("attention", {q, k, k}, &options);
-  return declared_scratch("attention_backward", {q, Meta{.defined = false}, q, k, k}, &options);
+  if (!backward) {
+    s.work(declared_work("attention", {q, k, k}, &options));
+    return declared_scratch("attention", {q, k, k}, &options);
+  }
+  const Metas inputs{q, Meta{.defined = false}, q, k, k};
+  s.work(declared_work("attention_backward", inputs, &options));
+  return declared_scratch("attention_backward", inputs, &options);
 }
 
 /// Logits of `rows` rows and their loss; the logits and each row's log-sum are kept or not.
 void DecoderStep::head(int64_t rows, int64_t targets_copy, bool kept) {
   s.op("logits", rows * V * e, linear_scratch(rows, h, V));
+  s.work(2.0 * double(rows) * double(h) * double(V));
   s.op("cross_entropy", S + (kept ? rows * S : 0), declared_scratch("cross_entropy", {meta({rows, V}), Meta{{rows}, Dtype::i32}}), targets_copy);
   if (!kept) s.drop(rows * V * e);
 }
@@ -32,9 +47,19 @@ void DecoderStep::head_backward(int64_t rows, int64_t targets_copy) {
   s.drop(rows * V * e + rows * S);
 }
 
+/// The next tokens, with a mark where they do not count.
+void DecoderStep::masked_targets() {
+  s.op("full", 4);
+  const int64_t cast = z.byte_tokens || z.batch > 1 ? 4 * T : 0;
+  s.op("cast", cast);
+  s.op("where", targets_);
+  s.drop(4 + cast);
+}
+
 void DecoderStep::loss() {
-  if (!chunk_) return head(T, copy, true);
-  s.op("targets", copy);
+  if (z.masked) masked_targets();
+  if (!chunk_) return head(T, z.masked ? 0 : copy, true);
+  if (!z.masked) s.op("targets", copy);
   for (int64_t at = 0; at < T; at += chunk_) {
     head(std::min(chunk_, T - at), 0, false);
     if (at == 0) s.op("sum", 8);
@@ -45,10 +70,16 @@ void DecoderStep::loss() {
   s.drop(8);
 }
 
+/// The final norm's output is at hand until then. Pieces of the loss hold it beyond.
+void DecoderStep::scaled() {
+  if (norms_again && !chunk_) s.drop(X);
+}
+
 void DecoderStep::loss_backward() {
   if (!chunk_) {
-    head_backward(T, copy);
-    s.drop(S);
+    head_backward(T, z.masked ? 0 : copy);
+    s.drop(S + (z.masked ? targets_ : 0));
+    norm_again("norm again");
     linear_backward("head backward", h, V, widths.head_bias);
     return s.drop(T * V * e + X);
   }
@@ -58,24 +89,53 @@ void DecoderStep::loss_backward() {
     head(rows, 0, true);
     s.drop(S);
     head_backward(rows, 0);
-    linear_backward("head backward", rows, h, V, widths.head_bias, !first);
+    linear_backward("head backward", rows, h, V, widths.head_bias, gathered || !first);
     s.drop(rows * V * e);
     if (first) s.op("slice backward", X);
     s.drop(rows * h * e);
   }
-  s.drop(S + copy + X);
+  s.drop(S + targets_ + X);
+}
+
+std::vector<DecoderStep::Unit> DecoderStep::units() const {
+  const Recompute& again = z.loss.recompute;
+  std::vector<Unit> out;
+  for (int64_t i = 0, end; i < widths.layers; i = end) {
+    const bool scope = again.block_at(i);
+    end = scope ? std::min(i + again.group, widths.layers) : i + 1;
+    out.push_back({i, end, scope, again.attention_at(i)});
+  }
+  return out;
+}
+
+/// f(unit) in order. Of a run that is alike the first and the last two are told.
+template <class F>
+void DecoderStep::each(std::vector<Unit> all, const F& f) {
+  constexpr size_t ends = 2;
+  for (size_t begin = 0, end; begin < all.size(); begin = end) {
+    for (end = begin + 1; end < all.size() && all[end].like(all[begin]);) ++end;
+    for (size_t i = begin; i < end; ++i) {
+      s.place("layer", all[i].begin);
+      const Schedule::Stretch mark = s.mark();
+      f(all[i]);
+      if (i != begin + ends - 1 || end - begin <= 2 * ends) continue;
+      const size_t skipped = end - begin - 2 * ends;
+      s.repeat(s.since(mark), int64_t(skipped));
+      i += skipped;
+    }
+  }
+  s.place("");
 }
 
 void DecoderStep::forward() {
-  const Recompute& again = z.loss.recompute;
   embed();
-  for (int64_t i = 0; i < widths.layers; ++i) {
-    s.place("layer", i);
-    const bool kept = !again.block_at(i);
-    block(kept && !again.attention_at(i), kept);
-    if (!kept && again.scope_begin(i) != i) s.drop(X);  // within a scope nothing stays
-  }
-  s.place("");
+  each(units(), [this](const Unit& unit) {
+    for (int64_t i = unit.begin; i < unit.end; ++i) {
+      s.place("layer", i);
+      block(!unit.scope && !unit.attention, !unit.scope);
+      if (i != unit.begin) s.drop(X);  // within a scope nothing stays
+    }
+  });
   if (widths.final_norm) s.op("norm", X + R);
   loss();
 }
@@ -99,20 +159,17 @@ void DecoderStep::scope_backward(int64_t begin, int64_t end) {
 }
 
 void DecoderStep::backward() {
-  const Recompute& again = z.loss.recompute;
   loss_backward();
   if (widths.final_norm) {
     norm_backward("norm backward", widths.statistics == 2);
     s.drop(2 * X + R);
   }
-  for (int64_t end = widths.layers, begin; end > 0; end = begin) {
-    const bool in_scope = again.block_at(end - 1);
-    begin = in_scope ? again.scope_begin(end - 1) : end - 1;
-    s.place("layer", begin);
-    if (in_scope) scope_backward(begin, end);
-    else block_backward(begin, again.attention_at(begin));
-  }
-  s.place("");
+  std::vector<Unit> reversed = units();
+  std::reverse(reversed.begin(), reversed.end());
+  each(std::move(reversed), [this](const Unit& unit) {
+    if (unit.scope) scope_backward(unit.begin, unit.end);
+    else block_backward(unit.begin, unit.attention);
+  });
   embed_backward();
 }
 

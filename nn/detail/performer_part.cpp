@@ -10,14 +10,15 @@ PerformerState::PerformerState(const PerformerConfig& c, const StepSizes& z)
 PerformerPart::PerformerPart(const PerformerConfig& config, const StepSizes& sizes, const PerformerState& st, Schedule& schedule, int64_t begin, int64_t end)
     : DecoderPart(sizes, {config.d_model, config.vocab, config.layers, 2, false, true}, schedule, end - begin), c(config), state(st), pre(c.norm == NormPlacement::pre),
       favor(c.feature.starts_with("favor")), f(c.d_ff), F(T * f * e), half_x(X / 2), sines(length * h / 2 * e), M(c.features()), P(favor ? T * c.heads * M * e : X), N(T * c.heads * e), den(T * c.heads * st.size),
-      lacking(std::max<int64_t>(c.ngram - 1 - begin, 0)), padded(lacking ? z.batch * (length + c.ngram - 1) * (z.byte_tokens ? 1 : 4) : 0) {}
+      targets(sizes.masked ? 4 * T : 0), lacking(std::max<int64_t>(c.ngram - 1 - begin, 0)), padded(lacking ? z.batch * (length + c.ngram - 1) * (z.byte_tokens ? 1 : 4) : 0) {}
 
 /// Working space of the attention ops follows the state's type, which inputs of f64 imply.
 int64_t PerformerPart::attention_scratch(std::string_view op) const {
   const Dtype dtype = state.wide ? Dtype::f64 : z.dtype;
   const Meta k{{z.batch, length, c.heads, M}, dtype}, v{{z.batch, length, c.heads, h / c.heads}, dtype}, none{.defined = false};
-  if (op == "linear_attention_sum") return declared_scratch(op, {k, v, none});
-  return op == "linear_attention" ? declared_scratch(op, {k, k, v, none}) : declared_scratch(op, {v, none, k, k, v, none, v, none});
+  const Metas inputs = op == "linear_attention_sum" ? Metas{k, v, none} : op == "linear_attention" ? Metas{k, k, v, none} : Metas{v, none, k, k, v, none, v, none};
+  s.work(declared_work(op, inputs));
+  return declared_scratch(op, inputs);
 }
 
 // Embedding
@@ -41,7 +42,11 @@ void PerformerPart::embed() {
   s.drop(half_x + sines);
 }
 void PerformerPart::embed_backward() {
-  for (int64_t i = 0; i < c.ngram; ++i) s.op("embedding backward", gathered ? 0 : V * h / 2 * e, 0, (T > 1 ? half_x : 0) + copy);  // the left half of rows, made contiguous
+  const int64_t fresh = gathered ? 0 : V * h / 2 * e;
+  for (int64_t i = 0; i < c.ngram; ++i) {
+    s.op("embedding backward", fresh, 0, (T > 1 ? half_x : 0) + copy);  // the left half of rows, made contiguous
+    s.gradient(fresh);
+  }
   s.drop(X + padded);
 }
 
@@ -115,7 +120,7 @@ void PerformerPart::attention_backward(bool owns_cotangent) {
 // Block
 
 void PerformerPart::feed_forward(bool kept) {
-  s.op("up", kept ? 2 * F : F, linear_scratch(T, h, f));
+  linear("up", h, f, kept ? 2 * F : F);
   linear("down", f, h);
   if (!kept) s.drop(F);
 }
@@ -170,12 +175,19 @@ void PerformerPart::block_backward() {
 void PerformerPart::head(bool kept) {
   linear("head", h, V);
   if (!kept) s.drop(X + padded);
-  s.op("cross_entropy", S + (kept ? T * S : 0), declared_scratch("cross_entropy", {meta({T, V}), Meta{{T}, Dtype::i32}}), copy);
-  if (!kept) s.drop(T * V * e);
+  if (z.masked) {
+    const int64_t cast = z.byte_tokens || z.batch > 1 ? 4 * T : 0;
+    s.op("full", 4);
+    s.op("cast", cast);
+    s.op("where", targets);
+    s.drop(4 + cast);
+  }
+  s.op("cross_entropy", S + (kept ? T * S : 0), declared_scratch("cross_entropy", {meta({T, V}), Meta{{T}, Dtype::i32}}), z.masked ? 0 : copy);
+  if (!kept) s.drop(T * V * e + targets);
 }
 void PerformerPart::head_backward() {
-  s.op("cross_entropy backward", T * V * e, 0, copy);
-  s.drop(T * V * e + T * S + (ends.shared_loss ? 0 : S));
+  s.op("cross_entropy backward", T * V * e, 0, z.masked ? 0 : copy);
+  s.drop(T * V * e + T * S + targets + (ends.shared_loss ? 0 : S));
   linear_backward("head backward", h, V, true);
   s.drop(T * V * e + X);
 }
@@ -188,6 +200,20 @@ void PerformerPart::forward(bool kept) {
   }
   s.place("");
   head(kept);
+}
+
+PerformerPart::Kept PerformerPart::kept() {
+  Kept out;
+  const auto change = [&](const auto& told) {
+    const int64_t before = s.live();
+    told();
+    return s.live() - before;
+  };
+  out.embedded = change([&] { embed(); });
+  out.block = change([&] { block(true); });
+  out.logits = T * V * e;
+  out.loss = change([&] { head(true); }) - out.logits - S;
+  return out;
 }
 
 void PerformerPart::backward() {

@@ -33,6 +33,12 @@ struct PerformerPart : DecoderPart {
   /// From the loss' cotangent, which goes unless it is shared, to all gradients; what was kept goes.
   void backward();
 
+  /// What stays of each: the embeddings and the tokens with those in front, a block, the logits, the loss' log-sums and targets.
+  struct Kept {
+    int64_t embedded = 0, block = 0, logits = 0, loss = 0;
+  };
+  Kept kept();
+
  private:
   void embed();
   void embed_backward();
@@ -58,6 +64,7 @@ struct PerformerPart : DecoderPart {
   const int64_t half_x, sines;   // bytes of the learned half of the embeddings, and of one sequence's sinusoids
   const int64_t M, P, N;         // features a head; bytes of queries' or keys' features, and of a number for each head
   const int64_t den;             // bytes of the denominators
+  const int64_t targets;         // bytes of targets with a mask
   const int64_t lacking;         // tokens that stand before the first and are not there
   const int64_t padded;          // bytes of the tokens with those in front; 0 when they are read where they lie
 };
