@@ -95,10 +95,10 @@ RunConfig ConfigOptions::resolve_plan() const {
   return options.resolve(true);
 }
 
-RunConfig ConfigOptions::resolve(bool plan) const {
-  Layers layers{preset, config, hf, {}, plan};
+std::vector<Override> ConfigOptions::settings() const {
+  std::vector<Override> out;
   const auto option = [&](const char* key, const std::optional<std::string>& value, const char* name) {
-    if (value) layers.settings.push_back({key, *value, name});
+    if (value) out.push_back({key, *value, name});
   };
   option("data.path", data, "--data");
   option("data.tokenizer", tokenizer, "--tokenizer");
@@ -109,8 +109,17 @@ RunConfig ConfigOptions::resolve(bool plan) const {
   option("data.seq", seq, "--seq");
   option("train.dtype", dtype, "--dtype");
   option("optim.name", optimizer, "--optimizer");
-  for (const std::string& text : set) layers.settings.push_back(parse_override(text));
-  return spool::train::resolve(layers);
+  for (const std::string& text : set) out.push_back(parse_override(text));
+  return out;
+}
+RunConfig ConfigOptions::resolve(bool plan) const { return spool::train::resolve({preset, config, hf, settings(), plan}); }
+std::optional<BudgetChoice> ConfigOptions::fit(RunConfig& resolved) const {
+  if (!budget) return {};
+  std::set<std::string> given;
+  for (const Override& setting : settings()) given.insert(setting.key);
+  BudgetChoice choice = choose_within(resolved, std::move(given), parse_bytes(*budget, "--budget"));
+  resolved = choice.way.config;
+  return choice;
 }
 
 int run(const TrainCommand& command) {
@@ -120,7 +129,8 @@ int run(const TrainCommand& command) {
     if (!std::filesystem::exists(options.config)) fail<ConfigError>("--resume: ", command.out.string(), " holds no run to go on with");
   }
   const auto limit = command.limit ? std::optional(parse_bytes(*command.limit, "--limit")) : std::nullopt;
-  const RunConfig config = options.resolve();
+  RunConfig config = options.resolve();
+  if (const auto choice = options.fit(config)) fmt::print(stderr, "{}", budget_text(*choice));
   const std::filesystem::path out = command.out.empty() ? std::filesystem::path("runs") / config.name : command.out;
   const RunOutcome r = run_training(config, {.out = out, .source_dir = command.source_dir, .hf = command.config.hf, .resume = command.resume, .limit = limit, .resident = command.resident});
   const Json growth = r.process_growth ? Json(*r.process_growth) : Json(), outside = r.process_growth ? Json(*r.process_growth - r.planned_peak) : Json();
@@ -142,11 +152,17 @@ int run(const TrainCommand& command) {
 
 void run(const PlanCommand& command) {
   if (command.article) return run_article(command);
-  const RunConfig config = command.config.resolve_plan();
+  RunConfig config = command.config.resolve_plan();
+  const auto choice = command.config.fit(config);
   const StepPlan plan = plan_run(config);
   const int64_t parameters = make_model(config, meta())->parameter_count();
-  if (command.json) print_json(plan_json(config, parameters, plan));
-  else fmt::print("{}", plan_text(config, parameters, plan));
+  if (command.json) {
+    Json document = plan_json(config, parameters, plan);
+    if (choice) document["budget"] = budget_json(*choice);
+    print_json(document);
+  } else {
+    fmt::print("{}{}", choice ? budget_text(*choice) + "\n" : "", plan_text(config, parameters, plan));
+  }
 }
 
 void run(const EvalCommand& command) {

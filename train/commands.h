@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "train/budget.h"
 #include "train/config.h"
 #include "train/generate.h"
 
@@ -20,11 +21,15 @@ struct ConfigOptions {
   std::filesystem::path hf;  ///< Weights to start from, or for a plan their config.json.
   std::optional<std::string> data, tokenizer, steps, chunk, seed, batch, seq, dtype, optimizer;
   std::vector<std::string> set;
+  std::optional<std::string> budget;  ///< A size, see parse_bytes: how the step is computed is chosen so that it fits.
   RunConfig resolve() const;
+  /// Makes a resolved configuration fit --budget; what other options say stays. Nothing without that option. See choose_within.
+  std::optional<BudgetChoice> fit(RunConfig& resolved) const;
   /// For planning: the name may also be a known model's, whose --seq counts positions, or the place of a run, a .toml or a config.json.
   RunConfig resolve_plan() const;
 
  private:
+  std::vector<Override> settings() const;
   RunConfig resolve(bool plan) const;
 };
 

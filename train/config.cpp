@@ -107,7 +107,7 @@ bool TrainConfig::chunked_at(int64_t step) const {
 }
 
 nn::LossOptions TrainConfig::loss_options(int64_t step) const {
-  return {.chunk = chunked_at(step) ? chunk : std::nullopt, .state = state, .recompute = recompute, .loss_chunk = loss_chunk, .feed_forward_chunk = feed_forward_chunk};
+  return {.chunk = chunked_at(step) ? chunk : std::nullopt, .state = state, .recompute = recompute, .recompute_ops = recompute_ops, .loss_chunk = loss_chunk, .feed_forward_chunk = feed_forward_chunk};
 }
 
 void validate(const RunConfig& config, const Fields& fields) {

@@ -63,6 +63,7 @@ struct TrainConfig {
   Mode mode = Mode::automatic;
   StatePolicy state = StatePolicy::subtract64;
   nn::Recompute recompute;
+  std::vector<std::string> recompute_ops;
   int64_t loss_chunk = 0;          ///< Rows of logits at a time.
   int64_t feed_forward_chunk = 0;  ///< Positions of the feed-forward block at a time.
   int64_t accumulate = 1;          ///< A: micro-batches a step. The gradient is that of one batch of A · data.batch.
@@ -85,6 +86,7 @@ struct TrainConfig {
     v("mode", self.mode, "mode: full or chunked gradient, or full for the first half and chunked after");
     v("state", self.state, "state policy: how backward gets a slice's state back");
     v("recompute", self.recompute, "recomputation: what is run again in backward instead of kept: none, attention, block, group:N or nested:N blocks at a time; attention:K, block:K for the first K");
+    v("recompute_ops", self.recompute_ops, "ops recomputed: names of ops (rms_norm, swiglu) or modules (mlp) whose results are made again from what backward keeps anyway");
     v("loss_chunk", self.loss_chunk, "loss chunk: rows of logits that exist at a time; 0 for all", at_least(0));
     v("feed_forward_chunk", self.feed_forward_chunk, "feed-forward chunk: positions of the feed-forward block at a time; 0 for all", at_least(0));
     v("accumulate", self.accumulate, "accumulation: micro-batches a step, whose gradients add up", at_least(1));

@@ -24,6 +24,7 @@ void add_config(CLI::App& app, ConfigOptions& options, const char* preset = "A p
   app.add_option("--seq", options.seq, "Tokens a sequence");
   app.add_option("--dtype", options.dtype, "f32, f64 or bf16");
   app.add_option("--optimizer", options.optimizer, "sgd, adam or adamw");
+  app.add_option("--budget", options.budget, "A size such as 24GiB: recomputation, pieces and slices are chosen so that a step fits in it, for the least work");
   app.add_option("--set", options.set, "Any setting: --set optim.lr=1e-3 (may be repeated)");
 }
 

@@ -112,17 +112,29 @@ StepPlan plan_step(const RunConfig& config, bool chunked) {
   return out;
 }
 
-std::optional<nn::Estimate> closed_form(const RunConfig& config, bool chunked) {
+namespace {
+nn::StepSizes sizes_of(const RunConfig& config, bool chunked) {
   const TrainConfig& t = config.train;
-  if (config.data.task != Task::text || t.accumulate > 1) return {};  // a mask, or gradients that are there already
-  nn::StepSizes sizes{.batch = config.data.batch, .length = config.data.seq - 1, .dtype = t.dtype, .byte_tokens = config.data.tokenizer.empty(), .loss = t.loss_options(0)};
+  nn::StepSizes sizes{.batch = config.data.batch, .length = config.data.seq - 1, .dtype = t.dtype, .byte_tokens = config.data.tokenizer.empty(),
+                      .masked = config.data.task == Task::copy, .accumulate = t.accumulate, .loss = t.loss_options(0)};
   sizes.loss.chunk = chunked ? t.chunk : std::nullopt;
   if (config.optim.name == OptimizerName::sgd) sizes.optimizer = config.optim.momentum != 0 ? nn::OptimizerState::momentum : nn::OptimizerState::none;
+  return sizes;
+}
+}  // namespace
+
+std::optional<nn::Estimate> closed_form(const RunConfig& config, bool chunked) {
   try {
-    return ModelConfig::chosen(config.model, [&](const auto& family) { return nn::estimate(family, sizes); });
+    return ModelConfig::chosen(config.model, [&](const auto& family) { return nn::estimate(family, sizes_of(config, chunked)); });
   } catch (const ConfigError&) {
     return {};
   }
+}
+
+std::vector<nn::ModuleEstimate> closed_form_modules(const RunConfig& config) {
+  nn::StepSizes sizes = sizes_of(config, false);
+  sizes.loss = {};
+  return ModelConfig::chosen(config.model, [&](const auto& family) { return nn::module_estimates(family, sizes); });
 }
 
 StepPlan plan_run(const RunConfig& config) {

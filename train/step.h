@@ -49,6 +49,8 @@ struct StepPlan {
 StepPlan plan_step(const RunConfig& config, bool chunked);
 /// The memory of a step in closed form; nothing where there is none for this configuration (see nn/estimate.h).
 std::optional<nn::Estimate> closed_form(const RunConfig& config, bool chunked);
+/// What the model's modules have, and would keep if nothing were recomputed or in pieces.
+std::vector<nn::ModuleEstimate> closed_form_modules(const RunConfig& config);
 /// The plan of whichever kind of step of this run needs more.
 StepPlan plan_run(const RunConfig& config);
 
