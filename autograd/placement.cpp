@@ -258,7 +258,7 @@ Layout place_online(const Problem& p, bool best_fit) {
 /// Whatever found no room below the best layout so far comes earlier, halfway to the front or there. A round costs a pass or less.
 Layout place_reordered(const Problem& p, int64_t limit) {
   const auto n = double(p.size());
-  const int rounds = std::max(1, int(std::min(24.0, 1e8 / (n * n))));
+  const int rounds = std::max(1, int(std::min(20.0, 8e7 / (n * n))));
   Layout best{{}, unlimited};
   const std::vector<size_t> starts[] = {load_order(p), offline_order(p, PlacementMethod::decreasing_area)};
   for (int search = 0; search < (rounds > 1 ? 4 : 1); ++search) {

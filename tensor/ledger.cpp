@@ -100,7 +100,10 @@ void Ledger::reset_peak() {
 
 std::vector<Event> Ledger::take_events() {
   const std::lock_guard lock(mutex_);
-  return std::move(events_);
+  std::vector<Event> taken = std::move(events_);
+  events_ = {};
+  if (recording_) events_.reserve(taken.size());  // the next step is likely to post as many
+  return taken;
 }
 
 }  // namespace spool
