@@ -11,6 +11,8 @@
 namespace spool::train {
 namespace {
 
+constexpr ReportTextOptions wide{.columns = 120};
+
 std::vector<Event> before(const StepPlan& plan) { return {plan.history.begin(), plan.history.end() - std::ptrdiff_t(plan.step.events.size())}; }
 
 /// Adds what is known of the configuration.
@@ -43,7 +45,7 @@ std::string modules_text(const RunConfig& config) {
 }  // namespace
 
 std::string plan_text(const RunConfig& config, int64_t parameters, const StepPlan& plan) {
-  return fmt::format("{}: {} parameters\n\n{}{}", config.name, with_separators(parameters), modules_text(config), report_text(report_of(config, plan)));
+  return fmt::format("{}: {} parameters\n\n{}{}", config.name, with_separators(parameters), modules_text(config), report_text(report_of(config, plan), wide));
 }
 
 nlohmann::ordered_json plan_json(const RunConfig& config, int64_t parameters, const StepPlan& plan) {
@@ -64,7 +66,7 @@ std::string plan_snapshot(const StepPlan& plan) { return memory_snapshot(plan.st
 std::string plan_stacks(const RunConfig& config, const StepPlan& plan) { return folded_stacks(report_of(config, plan)); }
 
 std::string limited_text(const RunConfig& config, const StepPlan& plan, int64_t limit) {
-  return report_text(described(limited_report(plan.step, limit, before(plan)), config, plan), {.top = 10});
+  return report_text(described(limited_report(plan.step, limit, before(plan)), config, plan), {.top = 10, .columns = wide.columns});
 }
 
 void write_reports(const std::filesystem::path& run, const RunConfig& config, const StepPlan& plan, const Plan& measured, std::optional<int64_t> process_growth) {
@@ -72,7 +74,7 @@ void write_reports(const std::filesystem::path& run, const RunConfig& config, co
   if (process_growth) report.outside = *process_growth - plan.step.peak;
   if (!measured.events.empty()) report.compare(plan.step, measured);
   report.addresses = address_map(plan.step, layout_of(plan));
-  write_file_atomic(run / "report.txt", report_text(report));
+  write_file_atomic(run / "report.txt", report_text(report, wide));
   write_file_atomic(run / "report.json", report_json(report));
   write_file_atomic(run / "report.html", report_html(report));
 }

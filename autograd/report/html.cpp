@@ -1,4 +1,5 @@
 #include "category_rows.h"
+#include "fold.h"
 #include "table.h"
 
 #include <spool/autograd/report.h>
@@ -259,7 +260,8 @@ std::string scopes(const MemoryReport& r) {
   return out + "</table></section>";
 }
 
-std::string shares(const char* title, const std::vector<MemoryShare>& all, const MemoryReport& r) {
+std::string shares(const char* title, const std::vector<MemoryShare>& each, const MemoryReport& r) {
+  const std::vector<MemoryShare> all = detail::folded(each);
   std::string out = concat("<section><h2>", title, "</h2><table><tr><th>name<th class=n>at the peak<th class=n>share<th class=n>over the step</tr>");
   int64_t rest = 0, rest_allocated = 0;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -279,14 +281,16 @@ std::string shares(const char* title, const std::vector<MemoryShare>& all, const
 std::string live_set(const MemoryReport& r) {
   std::string out = concat("<section><h2>Alive at the peak: ", with_separators(int64_t(r.live.size())),
                            " buffers</h2><table><tr><th class=n>bytes<th class=n><th class=n>sum so far<th>category<th>op<th>module<th>why it is alive</tr>");
-  int64_t so_far = 0;
-  for (size_t i = 0; i < r.live.size() && i < live_rows; ++i) {
-    const LiveBuffer& b = r.live[i];
-    so_far += b.bytes;
-    out += concat("<tr>", number(b.bytes), size_cell(b.bytes), "<td class=n>", percent(so_far, r.peak), "</td><td>", key(int(b.category)), category_name(b.category), "</td>",
-                  cell(b.op), path_cell(b.module), cell(b.why), "</tr>");
+  const std::vector<detail::FoldedBuffers> all = detail::folded(r.live);
+  int64_t so_far = 0, buffers = 0;
+  for (size_t i = 0; i < all.size() && i < live_rows; ++i) {
+    const detail::FoldedBuffers& b = all[i];
+    so_far += b.bytes();
+    buffers += b.count;
+    out += concat("<tr>", number(b.bytes()), size_cell(b.bytes()), "<td class=n>", percent(so_far, r.peak), "</td><td>", key(int(b.each.category)), category_name(b.each.category), "</td>",
+                  cell(b.each.op), path_cell(b.count > 1 ? concat(b.each.module, " × ", b.count) : b.each.module), cell(b.each.why), "</tr>");
   }
-  if (r.live.size() > live_rows) out += concat("<tr>", number(r.peak - so_far), size_cell(r.peak - so_far), "<td></td><td colspan=4>and ", r.live.size() - live_rows, " more</td></tr>");
+  if (const int64_t more = int64_t(r.live.size()) - buffers) out += concat("<tr>", number(r.peak - so_far), size_cell(r.peak - so_far), "<td></td><td colspan=4>and ", more, " more</td></tr>");
   return out + concat("<tr class=sum>", number(r.peak), size_cell(r.peak), "<td></td><td colspan=4>sum</td></tr></table></section>");
 }
 

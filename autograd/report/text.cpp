@@ -1,4 +1,5 @@
 #include "category_rows.h"
+#include "fold.h"
 #include "table.h"
 
 #include <spool/autograd/report.h>
@@ -82,10 +83,11 @@ std::string candidates(const MemoryReport& r, int width) {
   return text;
 }
 
-std::string shares(const char* title, const std::vector<MemoryShare>& all, const MemoryReport& r, const ReportTextOptions& options) {
+std::string shares(const char* title, const std::vector<MemoryShare>& each, const MemoryReport& r, const ReportTextOptions& options) {
+  const std::vector<MemoryShare> all = detail::folded(each);
   TextTable table({{title, false, true}, {"at the peak"}, {""}, {"share"}, {"highest"}, {"over the step"}, {"allocations"}});
   const auto add = [&](const MemoryShare& s, bool total) {
-    table.row({s.name, with_separators(s.at_peak), binary_size(s.at_peak), percent(s.at_peak, r.peak), total ? "" : with_separators(s.highest), with_separators(s.allocated),
+    table.row({s.name, with_separators(s.at_peak), binary_size(s.at_peak), percent(s.at_peak, r.peak), total || s.highest < 0 ? "" : with_separators(s.highest), with_separators(s.allocated),
                with_separators(s.allocations)});
   };
   MemoryShare rest, sum{.name = "sum"};
@@ -124,10 +126,10 @@ std::string scopes(const MemoryReport& r, int width) {
 /// Two lines each: what is typed must not be shortened.
 std::string suggestions(const MemoryReport& r, int width) {
   if (r.suggestions.empty()) return "";
-  TextTable table({{"The peak would be"}, {"saved"}, {""}, {"extra work"}, {"after this change", false}});
+  TextTable table({{"The peak would be"}, {"saved"}, {"extra work"}, {"after this change", false}});
   for (const Suggestion& s : r.suggestions) {
     const int64_t saved = (r.limit ? r.limit->needed : r.peak) - s.peak;
-    table.row({with_separators(s.peak), with_separators(saved), binary_size(saved), detail::work(s.extra_work), s.change});
+    table.row({with_separators(s.peak), binary_size(saved), detail::work(s.extra_work), s.change});
   }
   std::string text;
   const std::string lines = table.text(width);
@@ -142,15 +144,17 @@ std::string suggestions(const MemoryReport& r, int width) {
 
 std::string live_set(const MemoryReport& r, const ReportTextOptions& options) {
   TextTable table({{"bytes"}, {""}, {"sum so far"}, {"category", false}, {"op", false}, {"module", false, true}, {"why it is alive", false}});
-  int64_t so_far = 0;
-  size_t shown = 0;
-  for (; shown < r.live.size() && shown < size_t(options.top); ++shown) {
-    const LiveBuffer& b = r.live[shown];
-    so_far += b.bytes;
-    table.row({with_separators(b.bytes), binary_size(b.bytes), percent(so_far, r.peak), std::string(category_name(b.category)), b.op, b.module, b.why});
+  const std::vector<detail::FoldedBuffers> all = detail::folded(r.live);
+  int64_t so_far = 0, buffers = 0;
+  for (size_t i = 0; i < all.size() && i < size_t(options.top); ++i) {
+    const detail::FoldedBuffers& b = all[i];
+    so_far += b.bytes();
+    buffers += b.count;
+    table.row({with_separators(b.bytes()), binary_size(b.bytes()), percent(so_far, r.peak), std::string(category_name(b.each.category)), b.each.op,
+               b.count > 1 ? concat(b.each.module, " × ", b.count) : b.each.module, b.each.why});
   }
   std::string text = concat("Alive at the peak: ", with_separators(int64_t(r.live.size())), " buffers\n", table.text(options.columns));
-  if (shown < r.live.size()) text += concat("  and ", with_separators(int64_t(r.live.size() - shown)), " more, ", both(r.peak - so_far), "\n");
+  if (buffers < int64_t(r.live.size())) text += concat("  and ", with_separators(int64_t(r.live.size()) - buffers), " more, ", both(r.peak - so_far), "\n");
   return text + concat("  sum: ", both(r.peak), "\n");
 }
 
