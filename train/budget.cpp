@@ -32,7 +32,7 @@ std::vector<int64_t> pieces_below(int64_t length, int64_t least) {
 
 /// Results that can be made again, cheapest for the bytes first.
 std::vector<std::vector<std::string>> remakes(const RunConfig& config) {
-  if (config.model.type == ModelType::gpt) return {{}, {"linear"}, {"layer_norm", "linear"}};
+  if (config.model.type != ModelType::llama) return {{}, {"linear"}, {"layer_norm", "linear"}};
   if (in_pieces(config)) return {{}, {"swiglu"}, {"rms_norm", "swiglu"}};
   return {{}, {"swiglu"}, {"add_rms_norm", "rms_norm", "swiglu"}};
 }
@@ -182,14 +182,24 @@ std::vector<RunConfig> Budget::slices() const {
       config.train.state = state;
       out.push_back(std::move(config));
     }
-  return out;
+  if (!free("train.recompute_ops")) return out;
+  std::vector<RunConfig> all;
+  for (const RunConfig& config : out)
+    for (auto& names : remakes(config)) {
+      all.push_back(config);
+      all.back().train.recompute_ops = names;
+    }
+  return all;
 }
 
 std::optional<Way> Budget::choose_slices(int64_t bytes) const {
-  std::optional<Way> best;
-  for (RunConfig& config : slices())
-    if (Way candidate = way(std::move(config)); candidate.peak <= bytes && less_work(candidate, best)) best = std::move(candidate);
-  return best;
+  // Subtraction in f32 lets rounding grow along the sequence: only where nothing else fits.
+  std::optional<Way> best, drifting;
+  for (RunConfig& config : slices()) {
+    std::optional<Way>& group = free("train.state") && config.train.state == StatePolicy::subtract ? drifting : best;
+    if (Way candidate = way(std::move(config)); candidate.peak <= bytes && less_work(candidate, group)) group = std::move(candidate);
+  }
+  return best ? best : drifting;
 }
 
 std::optional<Way> Budget::choose(int64_t bytes) const { return sliced(config_) ? choose_slices(bytes) : choose_blocks(bytes); }
@@ -225,7 +235,7 @@ std::vector<Budget::Offer> Budget::offers(int64_t bytes, int rows) const {
   for (int64_t more = step; int(out.size()) < rows && last->extra_work > 0; more += step) {
     if (more > gap + step) break;
     std::optional<Way> next = choose(bytes + more);
-    if (!next || next->extra_work >= last->extra_work) continue;
+    if (!next || next->extra_work > last->extra_work - 0.002) continue;  // not worth a line
     last = next;
     out.push_back({bytes + more, std::move(*next)});
   }
@@ -281,6 +291,8 @@ std::vector<Suggestion> suggestions(const RunConfig& config) {
     changes.push_back({std::move(text), std::move(changed)});
   };
   const int64_t length = config.data.seq - 1, rows = config.data.batch * length, blocks = config.model.blocks();
+  const std::vector<std::string> names = remakes(config).back();
+  if (config.train.recompute_ops != names) change("make norms and activations again in backward", [&](TrainConfig& t) { t.recompute_ops = names; });
   if (sliced(config)) {
     const int64_t now = config.train.chunk.value_or(length);
     for (const int64_t chunk : pieces_below(now, 1)) {
@@ -292,8 +304,6 @@ std::vector<Suggestion> suggestions(const RunConfig& config) {
     }
     if (config.train.chunk && config.train.state == StatePolicy::store) change("states by subtraction instead of stored", [](TrainConfig& t) { t.state = StatePolicy::subtract64; });
   } else {
-    const std::vector<std::string> names = remakes(config).back();
-    if (config.train.recompute_ops != names) change("make norms and activations again in backward", [&](TrainConfig& t) { t.recompute_ops = names; });
     if (config.train.recompute == nn::Recompute::none) {
       if (blocks > 3) change(fmt::format("recompute the first {} of {} blocks", blocks / 2, blocks), [&](TrainConfig& t) { t.recompute = nn::Recompute::first_blocks(blocks / 2); });
       change("recompute the attention part of every block", [](TrainConfig& t) { t.recompute = nn::Recompute::attention; });

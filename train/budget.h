@@ -33,7 +33,8 @@ class Budget {
 
   const Way& plain() const { return plain_; }  ///< Nothing recomputed, nothing in pieces, but for what is fixed.
   double plain_work() const { return plain_work_; }  ///< Its arithmetic, see nn::Estimate::work.
-  /// The least work whose peak is at most `bytes`; of equal work, the largest pieces. Nothing when no way fits.
+  /// The least work whose peak is at most `bytes`; of equal work, the largest pieces; StatePolicy::subtract only where nothing else fits.
+  /// Nothing when no way fits.
   std::optional<Way> choose(int64_t bytes) const;
   Way least() const;  ///< The least peak of all.
 

@@ -157,7 +157,7 @@ RunOutcome train(Training& run) {
   Progress progress(steps, first, Progress::options_for(stderr));
   if (!run.data.notice().empty()) progress.note(run.data.notice());
   if (!options.hf.empty() && config.data.tokenizer.empty()) progress.note(no_tokenizer_notice);
-  progress.note(fmt::format("{}: {} parameters, {}; a step needs {}", config.name, format_count(run.model->parameter_count()), run.data.note(), format_bytes(run.plan.step.peak)));
+  progress.note(fmt::format("{}: {} parameters, {}; a step peaks at {} {}", config.name, format_count(run.model->parameter_count()), run.data.note(), format_bytes(run.plan.step.peak), peak_place(run.plan)));
 
   const SignalWatch watch;
   RunOutcome outcome{.steps = first, .loss = nan, .validation = {}};

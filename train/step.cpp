@@ -112,6 +112,23 @@ StepPlan plan_step(const RunConfig& config, bool chunked) {
   return out;
 }
 
+std::string peak_place(const StepPlan& plan) {
+  int64_t live = plan.step.base;
+  std::string_view phase;
+  for (const Event& e : plan.step.events) {
+    if (e.kind == Event::Kind::phase) phase = e.op;
+    if (e.kind == Event::Kind::release) live -= e.bytes;
+    if (e.kind != Event::Kind::allocate) continue;
+    live += e.bytes;
+    if (live < plan.step.peak) continue;
+    std::string out = concat("in ", phase.empty() ? "forward" : phase);
+    if (*e.op) out += concat(", ", e.op);
+    if (e.path) out += concat(" in ", path_name(e.path));
+    return out;
+  }
+  return "before the step";
+}
+
 namespace {
 nn::StepSizes sizes_of(const RunConfig& config, bool chunked) {
   const TrainConfig& t = config.train;

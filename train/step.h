@@ -8,6 +8,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "train/config.h"
 #include "train/dataset.h"
@@ -47,6 +49,8 @@ struct StepPlan {
   std::vector<Event> history;  ///< From the first parameter to the end of the planned step, for the report.
 };
 StepPlan plan_step(const RunConfig& config, bool chunked);
+/// Where its peak is: "in backward, swiglu_backward in model.layers.3.mlp".
+std::string peak_place(const StepPlan& plan);
 /// The memory of a step in closed form; nothing where there is none for this configuration (see nn/estimate.h).
 std::optional<nn::Estimate> closed_form(const RunConfig& config, bool chunked);
 /// What the model's modules have, and would keep if nothing were recomputed or in pieces.

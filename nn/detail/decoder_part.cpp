@@ -1,7 +1,16 @@
 #include <spool/nn/detail/decoder_part.h>
 #include <spool/tensor/error.h>
 
+#include <algorithm>
+
 namespace spool::nn::detail {
+
+bool remakes(const StepSizes& sizes, std::string_view op, std::initializer_list<std::string_view> known) {
+  const std::vector<std::string>& names = sizes.loss.recompute_ops;
+  for (const std::string& name : names)
+    if (std::find(known.begin(), known.end(), name) == known.end()) fail<ConfigError>("estimate: recompute_ops: there is no closed form with ", name, "; plan the step");
+  return std::find(names.begin(), names.end(), op) != names.end();
+}
 
 void require_plain(const StepSizes& sizes) {
   const LossOptions& loss = sizes.loss;

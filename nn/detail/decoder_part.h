@@ -2,6 +2,9 @@
 // What decoders are made of, told op by op, for so many positions of each sequence: all of them, or a slice. Private to the estimates.
 #include <spool/nn/detail/schedule.h>
 
+#include <initializer_list>
+#include <string_view>
+
 namespace spool::nn::detail {
 
 /// Widths of a decoder, and what differs between the families in what they share.
@@ -47,6 +50,9 @@ struct DecoderPart {
   void added_norm_backward(std::string_view name);
   int64_t linear_scratch(int64_t rows, int64_t in, int64_t out) const;
 };
+
+/// Whether `op` is among those to recompute; each of those must be in `known`. Throws ConfigError: others have no closed form.
+bool remakes(const StepSizes& sizes, std::string_view op, std::initializer_list<std::string_view> known);
 
 /// Throws ConfigError unless everything is kept as it comes.
 void require_plain(const StepSizes& sizes);

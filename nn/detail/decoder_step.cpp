@@ -11,13 +11,6 @@ void require_whole(const StepSizes& sizes, int64_t layers) {
   if (sizes.loss.chunk) fail<ConfigError>("estimate: chunk: softmax attention has no state of fixed size to cut at, got ", *sizes.loss.chunk);
 }
 
-bool remakes(const StepSizes& sizes, std::string_view op, std::initializer_list<std::string_view> known) {
-  const std::vector<std::string>& names = sizes.loss.recompute_ops;
-  for (const std::string& name : names)
-    if (std::find(known.begin(), known.end(), name) == known.end()) fail<ConfigError>("estimate: recompute_ops: there is no closed form with ", name, "; plan the step");
-  return std::find(names.begin(), names.end(), op) != names.end();
-}
-
 DecoderStep::DecoderStep(const StepSizes& sizes, const DecoderWidths& w, Schedule& schedule, bool all_gathered)
     : DecoderPart(sizes, w, schedule, sizes.length), targets_(sizes.masked ? 4 * T : copy), chunk_(sizes.loss.loss_chunk > 0 && sizes.loss.loss_chunk < T ? sizes.loss.loss_chunk : 0) {
   gathered = all_gathered;

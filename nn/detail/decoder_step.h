@@ -3,7 +3,6 @@
 // between is the models' own. Private to the estimates.
 #include <spool/nn/detail/decoder_part.h>
 
-#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -46,9 +45,6 @@ struct DecoderStep : DecoderPart {
   const int64_t targets_;  ///< Bytes of targets that are not read where the tokens lie.
   const int64_t chunk_;  ///< Rows of logits at a time; 0: all.
 };
-
-/// Whether `op` is among those to recompute; each of those must be in `known`. Throws ConfigError: others have no closed form.
-bool remakes(const StepSizes& sizes, std::string_view op, std::initializer_list<std::string_view> known);
 
 /// Throws ConfigError when slices are asked for, since softmax attention has none, and when recomputation is asked of blocks that are not there.
 void require_whole(const StepSizes& sizes, int64_t layers);

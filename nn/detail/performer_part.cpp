@@ -9,8 +9,10 @@ PerformerState::PerformerState(const PerformerConfig& c, const StepSizes& z)
 
 PerformerPart::PerformerPart(const PerformerConfig& config, const StepSizes& sizes, const PerformerState& st, Schedule& schedule, int64_t begin, int64_t end)
     : DecoderPart(sizes, {config.d_model, config.vocab, config.layers, 2, false, true}, schedule, end - begin), c(config), state(st), pre(c.norm == NormPlacement::pre),
-      favor(c.feature.starts_with("favor")), f(c.d_ff), F(T * f * e), half_x(X / 2), sines(length * h / 2 * e), M(c.features()), P(favor ? T * c.heads * M * e : X), N(T * c.heads * e), den(T * c.heads * st.size),
-      targets(sizes.masked ? 4 * T : 0), lacking(std::max<int64_t>(c.ngram - 1 - begin, 0)), padded(lacking ? z.batch * (length + c.ngram - 1) * (z.byte_tokens ? 1 : 4) : 0) {}
+      favor(c.feature.starts_with("favor")), activation_again(remakes(sizes, "linear", {"layer_norm", "linear"})), f(c.d_ff), F(T * f * e), half_x(X / 2), sines(length * h / 2 * e), M(c.features()), P(favor ? T * c.heads * M * e : X), N(T * c.heads * e), den(T * c.heads * st.size),
+      targets(sizes.masked ? 4 * T : 0), lacking(std::max<int64_t>(c.ngram - 1 - begin, 0)), padded(lacking ? z.batch * (length + c.ngram - 1) * (z.byte_tokens ? 1 : 4) : 0) {
+  norms_again = pre && remakes(sizes, "layer_norm", {"layer_norm", "linear"});  // elsewhere nobody keeps what a norm gives
+}
 
 /// Working space of the attention ops follows the state's type, which inputs of f64 imply.
 int64_t PerformerPart::attention_scratch(std::string_view op) const {
@@ -107,6 +109,7 @@ void PerformerPart::attention_backward(bool owns_cotangent) {
   if (!ends.wanted) s.drop(state.bytes);
   s.drop(2 * X + den + (favor ? 0 : 2 * P) + (owns ? X : 0));  // exp keeps the features, too
   const int64_t result = pre ? 0 : X;                          // the first of three cotangents is kept, or it is added to the block's
+  norm_again("attention_norm again");
   linear_backward("value backward", h, h, true);
   s.drop(X + result);
   for (const char* name : {"key backward", "query backward"}) {
@@ -122,7 +125,7 @@ void PerformerPart::attention_backward(bool owns_cotangent) {
 void PerformerPart::feed_forward(bool kept) {
   linear("up", h, f, kept ? 2 * F : F);
   linear("down", f, h);
-  if (!kept) s.drop(F);
+  if (!kept || activation_again) s.drop(F);
 }
 
 void PerformerPart::block(bool kept) {
@@ -133,13 +136,13 @@ void PerformerPart::block(bool kept) {
   s.op("add", X);
   s.drop(dropped());
   if (!kept) s.drop(2 * X);
-  else if (!pre || c.out_projection) s.drop(X);  // what a norm gave, or the projection: nobody keeps it
+  else s.drop((!pre || c.out_projection ? X : 0) + (norms_again ? X : 0));  // what a norm gave, or the projection: nobody keeps it
   if (pre) s.op("feed_forward_norm", X + (kept ? R : 0));
   feed_forward(kept);
   if (!pre) s.op("feed_forward_norm", X + (kept ? R : 0));
   dropout();
   s.op("add", X);
-  s.drop(dropped() + (kept ? X : 4 * X));
+  s.drop(dropped() + (kept ? X : 4 * X) + (kept && norms_again ? X : 0));
 }
 
 void PerformerPart::block_backward() {
@@ -149,9 +152,11 @@ void PerformerPart::block_backward() {
     norm_backward("feed_forward_norm backward", true);
     s.drop(X + R + dropped());
   }
+  if (activation_again) s.op("activation again", F);
   linear_backward("down backward", f, h, true);
   s.drop(F + (pre ? dropped() : X));
   s.op("activation backward", F);
+  norm_again("feed_forward_norm again");
   linear_backward("up backward", h, f, true);
   s.drop(3 * F + (pre ? X : 2 * X));
   if (pre) {

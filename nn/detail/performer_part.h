@@ -60,6 +60,7 @@ struct PerformerPart : DecoderPart {
   const PerformerConfig& c;
   const PerformerState& state;
   const bool pre, favor;
+  const bool activation_again;
   const int64_t f, F;            // feed-forward width, bytes of [T, f]
   const int64_t half_x, sines;   // bytes of the learned half of the embeddings, and of one sequence's sinusoids
   const int64_t M, P, N;         // features a head; bytes of queries' or keys' features, and of a number for each head

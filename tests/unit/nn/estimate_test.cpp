@@ -191,7 +191,7 @@ nn::PerformerConfig drawn_performer(Draw& draw) {
 }
 StepSizes drawn_full(Draw& draw, int64_t vocabulary) {
   StepSizes z = drawn_sizes(draw, vocabulary);
-  z.loss = {};
+  z.loss = {.recompute_ops = drawn_ops(draw, {"layer_norm", "linear"})};
   return z;
 }
 StepSizes drawn_slices(Draw& draw, int64_t vocabulary) {
