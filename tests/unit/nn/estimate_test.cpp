@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
-#include <regex>
 
 namespace spool::test {
 namespace {
@@ -311,7 +310,15 @@ TEST(Estimate, KnownModels) {
 std::map<std::string, int64_t> saved_by_module(const Plan& plan) {
   std::map<uint64_t, std::pair<std::string, Category>> live;
   std::map<std::string, int64_t> out;
-  const auto starred = [](const std::string& path) { return std::regex_replace(path, std::regex("\\.[0-9]+"), ".*"); };
+  const auto starred = [](const std::string& path) {
+    std::string text;
+    for (size_t i = 0; i < path.size(); ++i) {
+      const bool digit = path[i] >= '0' && path[i] <= '9', counts = !text.empty() && (text.back() == '.' || text.back() == '*');
+      if (!digit || !counts) text += path[i];
+      else if (text.back() == '.') text += '*';
+    }
+    return text;
+  };
   for (const Event& e : plan.events) {
     if (e.kind == Event::Kind::phase) break;
     if (e.kind == Event::Kind::allocate) live[e.id] = {starred(path_name(e.path)), e.category};
