@@ -72,8 +72,8 @@ Budget::Budget(RunConfig config, std::set<std::string> fixed) : config_(std::mov
 
 /// The peak of whichever kind of step needs more, from the closed form or, where there is none, from the plan.
 Budget::Figures Budget::figures(const RunConfig& config) const {
-  std::string key;
-  for (const char* chosen : chosen_keys) key += text_of(config, chosen) + ";";
+  const TrainConfig& t = config.train;
+  const std::string key = fmt::format("{};{};{};{};{};{}", to_string(t.recompute), fmt::join(t.recompute_ops, ","), t.loss_chunk, t.feed_forward_chunk, t.chunk.value_or(0), int(t.state));
   const auto [found, added] = known_.try_emplace(key);
   if (!added) return found->second;
   Figures& out = found->second;
