@@ -41,10 +41,10 @@ struct GptFeedForward : detail::FeedForwardPart {
 struct GptStep : detail::DecoderStep {
   const GptConfig& c;
   const bool dropping;
-  const int64_t LSE, P;  // bytes of attention's log-sums, of one sequence's positions
+  const int64_t record, P;  // bytes of what attention keeps besides its result, of one sequence's positions
 
   GptStep(const GptConfig& config, const StepSizes& sizes, detail::Schedule& schedule, bool all_gathered)
-      : DecoderStep(sizes, widths_of(config), schedule, all_gathered), c(config), dropping(c.dropout > 0), LSE(T * c.n_head * S), P(sizes.length * h * e) {
+      : DecoderStep(sizes, widths_of(config), schedule, all_gathered), c(config), dropping(c.dropout > 0), record(attention_record(c.n_head, true)), P(sizes.length * h * e) {
     norms_again = remakes(sizes, "layer_norm");
   }
 
@@ -80,8 +80,8 @@ struct GptStep : detail::DecoderStep {
   void attention(bool kept) {
     s.op("ln_1", X + (kept ? R : 0));
     linear("c_attn", h, 3 * h);
-    s.op("attention", X + LSE, scratch(false));
-    if (!kept) s.drop(LSE);
+    s.op("attention", X + attention_record(c.n_head, kept), scratch(false));
+    if (!kept) s.drop(attention_record(c.n_head, false));
     linear("c_proj", h, h);
     if (dropping) s.op("attn_dropout", X);
     s.drop((dropping ? X : 0) + (kept ? 0 : 4 * X) + unless_remade(kept));
@@ -114,8 +114,9 @@ struct GptStep : detail::DecoderStep {
     if (dropping) s.op("attn_dropout backward", X);
     linear_backward("attn.c_proj backward", h, h, true);
     if (dropping) s.drop(X);
+    if (materialised()) s.drop(X);  // the result: c_proj alone kept it
     s.op("attention backward", 3 * X, scratch(true));
-    s.drop(5 * X + LSE);
+    s.drop((materialised() ? 4 : 5) * X + record);
     s.op("slice backward", 3 * X);
     s.drop(3 * X);
     norm_again("ln_1 again");
@@ -151,7 +152,7 @@ std::vector<ModuleEstimate> module_estimates(const GptConfig& config, const Step
           {"transformer.wpe", 1, config.n_positions * h, 0},
           {m.dropping ? "transformer.drop" : "transformer", 1, 0, X},  // the sum of both
           {"transformer.h.*.ln_1", L, L * 2 * h, L * (X + m.R)},
-          {"transformer.h.*.attn", L, L * (4 * h * h + 4 * h), L * (4 * X + m.LSE)},
+          {"transformer.h.*.attn", L, L * (4 * h * h + 4 * h), L * (4 * X + m.record)},
           {"transformer.h.*.ln_2", L, L * 2 * h, L * (X + m.R)},
           {"transformer.h.*.mlp", L, L * (2 * h * f + f + h), L * 2 * F},
           {"transformer.h.*", L, 0, L * 2 * X},  // the sums

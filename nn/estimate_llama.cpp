@@ -55,12 +55,12 @@ struct LlamaFeedForward : detail::FeedForwardPart {
 struct LlamaStep : detail::DecoderStep {
   const LlamaConfig& c;
   const int64_t ad, kd;            // widths of all query heads, of all key heads
-  const int64_t Q, K, LSE;         // bytes of [T, ad], [T, kd]; of attention's log-sums
+  const int64_t Q, K, record;      // bytes of [T, ad], [T, kd]; of what attention keeps besides
   const int64_t angles;
 
   LlamaStep(const LlamaConfig& config, const StepSizes& sizes, detail::Schedule& schedule, bool all_gathered)
       : DecoderStep(sizes, widths_of(config), schedule, all_gathered), c(config), ad(c.num_attention_heads * c.head_size()), kd(c.key_value_heads() * c.head_size()),
-        Q(T * ad * e), K(T * kd * e), LSE(T * c.num_attention_heads * S), angles(sizes.length * c.head_size() * S) {
+        Q(T * ad * e), K(T * kd * e), record(attention_record(c.num_attention_heads, true)), angles(sizes.length * c.head_size() * S) {
     norms_again = remakes(sizes, "rms_norm");
   }
 
@@ -88,8 +88,8 @@ struct LlamaStep : detail::DecoderStep {
     s.op("rotary", K);
     s.drop(K);
     linear("v_proj", h, kd);
-    s.op("attention", Q + LSE, scratch(false));
-    if (!kept) s.drop(LSE + 2 * K + Q);
+    s.op("attention", Q + attention_record(c.num_attention_heads, kept), scratch(false));
+    if (!kept) s.drop(attention_record(c.num_attention_heads, false) + 2 * K + Q);
     linear("o_proj", ad, h);
     s.drop((kept ? 0 : Q) + unless_remade(kept));
   }
@@ -127,8 +127,9 @@ struct LlamaStep : detail::DecoderStep {
   /// On to the cotangent of x.
   void attention_backward(bool last) {
     linear_backward("o_proj backward", ad, h);
+    if (materialised()) s.drop(Q);  // the result: o_proj alone kept it
     s.op("attention backward", Q + 2 * K, scratch(true));
-    s.drop(3 * Q + 2 * K + LSE);
+    s.drop((materialised() ? 2 : 3) * Q + 2 * K + record);
     norm_again("input_layernorm again");
     linear_backward("v_proj backward", h, kd);
     s.drop(K);
@@ -164,7 +165,7 @@ struct LlamaStep : detail::DecoderStep {
 int64_t block_saved_bytes(const LlamaConfig& config, const StepSizes& sizes) {
   detail::Schedule schedule(0);
   const LlamaStep step(config, sizes, schedule, false);
-  return 4 * step.X + 2 * step.Q + 2 * step.K + 3 * step.rows(sizes.length).F + 2 * step.R + step.LSE;
+  return 4 * step.X + 2 * step.Q + 2 * step.K + 3 * step.rows(sizes.length).F + 2 * step.R + step.record;
 }
 
 std::vector<ModuleEstimate> module_estimates(const LlamaConfig& config, const StepSizes& sizes) {
@@ -174,7 +175,7 @@ std::vector<ModuleEstimate> module_estimates(const LlamaConfig& config, const St
   const int64_t L = config.num_hidden_layers, h = m.h, X = m.X, F = m.rows(sizes.length).F;
   return {{"model.embed_tokens", 1, m.V * h, X},
           {"model.layers.*.input_layernorm", L, L * h, L * (X + m.R)},
-          {"model.layers.*.self_attn", L, L * (2 * h * m.ad + 2 * h * m.kd), L * (2 * m.Q + 2 * m.K + m.LSE)},
+          {"model.layers.*.self_attn", L, L * (2 * h * m.ad + 2 * h * m.kd), L * (2 * m.Q + 2 * m.K + m.record)},
           {"model.layers.*.post_attention_layernorm", L, L * h, L * (2 * X + m.R)},
           {"model.layers.*.mlp", L, L * 3 * h * config.feed_forward_size(), L * 3 * F},
           {"model.layers.*", L, 0, L * X},  // their outputs

@@ -110,6 +110,7 @@ int64_t block_parameters(const PerformerConfig& c) {
 void check(const StepSizes& sizes) {
   if (sizes.loss.recompute != Recompute::none || sizes.loss.loss_chunk || sizes.loss.feed_forward_chunk)
     fail<ConfigError>("estimate: recompute, loss_chunk, feed_forward_chunk: a Performer runs everything in slices; set chunk instead");
+  if (sizes.loss.attention != AttentionKind::blockwise) fail<ConfigError>("estimate: attention: a Performer has no softmax attention whose matrix could be kept");
   if (sizes.loss.chunk && *sizes.loss.chunk < 1) fail<ConfigError>("estimate: chunk must be at least 1, got ", *sizes.loss.chunk);
 }
 

@@ -44,7 +44,7 @@ void GptConfig::validate() const {
 Gpt::Attention::Attention(Slot at, const GptConfig& c)
     : Layer(at), config(c), c_attn(at("c_attn"), {.in = c.n_embd, .out = 3 * c.n_embd}, weights(c)), c_proj(at("c_proj"), {.in = c.n_embd, .out = c.n_embd}, into_residual(c)) {}
 
-Tensor Gpt::Attention::forward(const Tensor& x, KeyValueCache* cache, int64_t layer) const {
+Tensor Gpt::Attention::forward(const Tensor& x, AttentionKind kind, KeyValueCache* cache, int64_t layer) const {
   const Shape heads{x.size(0), x.size(1), 3, config.n_head, config.n_embd / config.n_head};
   const Tensor qkv = reshape(c_attn(x), heads);
   const Tensor q = select(qkv, 2, 0);
@@ -54,7 +54,8 @@ Tensor Gpt::Attention::forward(const Tensor& x, KeyValueCache* cache, int64_t la
     options.q_offset = cache->position;
     cache->append(layer, k, v);
   }
-  return c_proj(reshape(attention(q, k, v, options), x.shape()));
+  const auto attend = kind == AttentionKind::blockwise ? attention : attention_materialised;
+  return c_proj(reshape(attend(q, k, v, options), x.shape()));
 }
 
 Gpt::FeedForward::FeedForward(Slot at, const GptConfig& c)
@@ -73,7 +74,7 @@ Gpt::Block::Block(Slot at, const GptConfig& c)
       mlp_dropout(at("mlp_dropout"), c.dropout) {}
 
 Tensor Gpt::Block::forward(const Tensor& x, const LossOptions& options, KeyValueCache* cache, int64_t layer) const {
-  const auto attend = [this, cache, layer](const Tensor& input) { return attn_dropout(attn(ln_1(input), cache, layer)); };
+  const auto attend = [this, kind = options.attention, cache, layer](const Tensor& input) { return attn_dropout(attn(ln_1(input), kind, cache, layer)); };
   const Tensor h = x + (options.recompute.attention_at(layer) ? checkpoint("attention", attend, x) : attend(x));
   // Dropout is outside of the pieces: which elements fall is a function of the position in the sequence.
   const Tensor fed = blockwise(h, options.feed_forward_chunk, [this](const Tensor& part) { return mlp(ln_2(part)); });

@@ -58,7 +58,7 @@ class Gpt : public Layer<Gpt, LanguageModel> {
     Attention(Slot at, const GptConfig& config);
     const GptConfig& config;
     Linear c_attn, c_proj;  ///< c_attn [3 · n_embd, n_embd]: queries, keys, values.
-    Tensor forward(const Tensor& x, KeyValueCache* cache, int64_t layer) const;
+    Tensor forward(const Tensor& x, AttentionKind kind, KeyValueCache* cache, int64_t layer) const;
   };
   struct FeedForward : Layer<FeedForward> {
     FeedForward(Slot at, const GptConfig& config);

@@ -25,12 +25,19 @@ TokenBatch token_batch(Tensor tokens);
 Tensor targets_of(const TokenBatch& batch, int64_t begin, int64_t end);
 inline constexpr int64_t ignored_target = -100;
 
+/// How softmax attention is computed.
+enum class AttentionKind : uint8_t {
+  blockwise,     ///< No length × length matrix exists: `attention`.
+  materialised,  ///< The matrix of weights is kept: `attention_materialised`. For comparison.
+};
+
 /// How a loss is computed: memory against work, never the result.
 struct LossOptions {
   std::optional<int64_t> chunk;  ///< C of Algorithm 1: positions a slice, for models that have one (`sliced()`).
   StatePolicy state = StatePolicy::subtract64;
   Recompute recompute;             ///< Which blocks are run again in backward.
   std::vector<std::string> recompute_ops;  ///< Ops or modules whose results are made again from what backward keeps anyway. See RecomputeOps.
+  AttentionKind attention = AttentionKind::blockwise;
   int64_t loss_chunk = 0;          ///< Rows of logits that exist at a time; 0: all. See linear_cross_entropy.
   int64_t feed_forward_chunk = 0;  ///< Positions of the feed-forward block at a time, recomputed in backward; 0: all. See blockwise.
 };

@@ -91,7 +91,7 @@ LlamaForCausalLM::Attention::Attention(Slot at, const LlamaConfig& c)
       v_proj(at("v_proj"), plain(c.hidden_size, c.key_value_heads() * c.head_size()), Init::normal(c.initializer_range)),
       o_proj(at("o_proj"), plain(c.num_attention_heads * c.head_size(), c.hidden_size), Init::normal(c.initializer_range)) {}
 
-Tensor LlamaForCausalLM::Attention::mixed(const Tensor& x, const Tensor& angles, KeyValueCache* cache, int64_t layer) const {
+Tensor LlamaForCausalLM::Attention::mixed(const Tensor& x, const Tensor& angles, AttentionKind kind, KeyValueCache* cache, int64_t layer) const {
   const int64_t batch = x.size(0), length = x.size(1), dim = config.head_size();
   const auto heads = [&](const Tensor& projected, int64_t count) { return reshape(projected, {batch, length, count, dim}); };
   const RotaryPairs pairs = config.rope_interleaved ? RotaryPairs::interleaved : RotaryPairs::rotate_half;
@@ -102,11 +102,12 @@ Tensor LlamaForCausalLM::Attention::mixed(const Tensor& x, const Tensor& angles,
     options.q_offset = cache->position;
     cache->append(layer, k, v);
   }
-  return reshape(attention(q, k, v, options), {batch, length, config.num_attention_heads * dim});
+  const auto attend = kind == AttentionKind::blockwise ? attention : attention_materialised;
+  return reshape(attend(q, k, v, options), {batch, length, config.num_attention_heads * dim});
 }
 
-Tensor LlamaForCausalLM::Attention::forward(const Tensor& x, const Tensor& angles, KeyValueCache* cache, int64_t layer) const {
-  return o_proj(mixed(x, angles, cache, layer));  // queries, keys and values are let go of before
+Tensor LlamaForCausalLM::Attention::forward(const Tensor& x, const Tensor& angles, AttentionKind kind, KeyValueCache* cache, int64_t layer) const {
+  return o_proj(mixed(x, angles, kind, cache, layer));  // queries, keys and values are let go of before
 }
 
 // FeedForward
@@ -136,7 +137,7 @@ LlamaForCausalLM::Block::Block(Slot at, const LlamaConfig& c)
       mlp(at("mlp"), c) {}
 
 Tensor LlamaForCausalLM::Block::forward(const Tensor& x, const Tensor& angles, const LossOptions& options, KeyValueCache* cache, int64_t layer) const {
-  const auto attend = [this, angles, cache, layer](const Tensor& input) { return self_attn(input_layernorm(input), angles, cache, layer); };
+  const auto attend = [this, angles, kind = options.attention, cache, layer](const Tensor& input) { return self_attn(input_layernorm(input), angles, kind, cache, layer); };
   const auto attended = [&] { return options.recompute.attention_at(layer) ? checkpoint("attention", attend, x) : attend(x); };
   // What attention returns is let go of as soon as it is added.
   if (options.feed_forward_chunk && options.feed_forward_chunk < x.size(1)) {

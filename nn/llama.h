@@ -90,8 +90,8 @@ class LlamaForCausalLM : public Layer<LlamaForCausalLM, LanguageModel> {
     const LlamaConfig& config;
     Linear q_proj, k_proj, v_proj, o_proj;
     /// x [batch, length, hidden]; angles of its positions; with a cache, the layer's keys and values are appended at cache->position.
-    Tensor forward(const Tensor& x, const Tensor& angles, KeyValueCache* cache, int64_t layer) const;
-    Tensor mixed(const Tensor& x, const Tensor& angles, KeyValueCache* cache, int64_t layer) const;  ///< The heads' results side by side, before o_proj.
+    Tensor forward(const Tensor& x, const Tensor& angles, AttentionKind kind, KeyValueCache* cache, int64_t layer) const;
+    Tensor mixed(const Tensor& x, const Tensor& angles, AttentionKind kind, KeyValueCache* cache, int64_t layer) const;  ///< The heads' results side by side, before o_proj.
   };
   struct FeedForward : Layer<FeedForward> {
     FeedForward(Slot at, const LlamaConfig& config);

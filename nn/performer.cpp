@@ -211,6 +211,7 @@ Tensor Performer::chunked_loss(const TokenBatch& batch, int64_t chunk, StatePoli
 Tensor Performer::training_loss(const TokenBatch& batch, const LossOptions& options) const {
   if (options.recompute != Recompute::none) fail<ConfigError>("recompute: a Performer recomputes slices; set chunk instead");
   if (options.loss_chunk || options.feed_forward_chunk) fail<ConfigError>("loss_chunk, feed_forward_chunk: a Performer runs everything in slices; set chunk instead");
+  if (options.attention != AttentionKind::blockwise) fail<ConfigError>("attention: a Performer has no softmax attention whose matrix could be kept");
   const RecomputeOps again(options.recompute_ops);
   Tensor result = options.chunk ? chunked_loss(batch, *options.chunk, options.state) : loss(batch);
   again.require_matches();

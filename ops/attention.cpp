@@ -22,7 +22,10 @@ using kernels::AttentionSizes;
 
 Dtype statistics_type(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 
-void check(std::string_view op, const Metas& in, const AttentionOptions& o) {
+using detail::check_attention;
+}  // namespace
+
+void detail::check_attention(std::string_view op, const Metas& in, const AttentionOptions& o) {
   const char* names[] = {"q", "k", "v"};
   for (int i = 0; i < 3; ++i)
     if (in[size_t(i)].shape.size() != 4) fail<ShapeError>(op, ": ", names[i], " must be [batch, length, heads, dim], got ", in[size_t(i)].shape);
@@ -35,6 +38,8 @@ void check(std::string_view op, const Metas& in, const AttentionOptions& o) {
   same_float(op, {in[0], in[1], in[2]});
 }
 
+namespace {
+
 Meta out_meta(const Metas& in) { return {Shape{in[0].shape[0], in[0].shape[1], in[0].shape[2], in[2].shape[3]}, in[0].dtype, in[0].device}; }
 Meta lse_meta(const Metas& in) { return {Shape{in[0].shape[0], in[0].shape[2], in[0].shape[1]}, statistics_type(in[0].dtype), in[0].device}; }
 
@@ -46,7 +51,7 @@ struct AttentionBackward {
   using Attrs = AttentionOptions;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
     const Metas qkv{in[2], in[3], in[4]};
-    check(name, qkv, attrs);
+    check_attention(name, qkv, attrs);
     const auto expect = [](const char* what, const Meta& got, const Meta& expected) {
       if (got.shape != expected.shape) fail<ShapeError>(name, ": ", what, " must be ", expected, ", got ", got);
       if (got.dtype != expected.dtype) fail<DtypeError>(name, ": ", what, " must be ", expected, ", got ", got);
@@ -91,7 +96,7 @@ struct Attention {
   static constexpr auto no_second_order = "its backward is one fused pass";
   using Attrs = AttentionOptions;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
-    check(name, in, attrs);
+    check_attention(name, in, attrs);
     return {{out_meta(in), lse_meta(in)}, {}};
   }
   static int64_t scratch(const Metas& in, const Attrs& attrs) { return kernels::attention_scratch(attention_sizes(in[0].shape, in[1].shape, in[2].shape), in[0].dtype, attrs, false); }
@@ -140,7 +145,7 @@ AttentionResult attention_with_lse(const Tensor& q, const Tensor& k, const Tenso
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) { return apply<Attention>({q, k, v}, options); }
 
 AttentionResult attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
-  check("attention_reference", {meta_of(q), meta_of(k), meta_of(v)}, o);
+  check_attention("attention_reference", {meta_of(q), meta_of(k), meta_of(v)}, o);
   const AttentionSizes z = attention_sizes(q.shape(), k.shape(), v.shape());
   const auto per_query_head = [&](const Tensor& x) {  // [batch, S, key heads, d] -> [batch, heads, S, d]
     const Tensor heads = unsqueeze(permute(x, {0, 2, 1, 3}), 2);

@@ -34,6 +34,10 @@ AttentionResult attention_with_lse(const Tensor& q, const Tensor& k, const Tenso
 /// The same, out only.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 
+/// The same with the matrix of weights, batch · heads · L · S elements, kept for backward in place of out and lse: what most frameworks did
+/// before blockwise kernels, for comparison, and where L is short. A query that sees no key has out 0. Keeps q, k, v and the weights.
+Tensor attention_materialised(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+
 /// The textbook form with the whole score matrix, made of differentiable ops: the measure that `attention` is tested against. Needs
 /// memory for batch · heads · L · S scores.
 AttentionResult attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});

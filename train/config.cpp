@@ -33,6 +33,7 @@ void validate_family(const RunConfig& config, const Fields& fields) {
     constexpr std::string_view instead = "is not for model.type performer, which recomputes in slices: set train.chunk instead";
     if (train.recompute != nn::Recompute::none) reject(fields, "train.recompute", instead);
     if (train.loss_chunk) reject(fields, "train.loss_chunk", instead);
+    if (train.attention != nn::AttentionKind::blockwise) reject(fields, "train.attention", "is not for model.type performer, whose attention has no matrix to keep; leave it out");
     if (train.feed_forward_chunk) reject(fields, "train.feed_forward_chunk", instead);
   } else {
     const auto only = fmt::format("is for model.type performer, and the type is {}; for less memory set train.recompute, loss_chunk or feed_forward_chunk", type);
@@ -107,7 +108,7 @@ bool TrainConfig::chunked_at(int64_t step) const {
 }
 
 nn::LossOptions TrainConfig::loss_options(int64_t step) const {
-  return {.chunk = chunked_at(step) ? chunk : std::nullopt, .state = state, .recompute = recompute, .recompute_ops = recompute_ops, .loss_chunk = loss_chunk, .feed_forward_chunk = feed_forward_chunk};
+  return {.chunk = chunked_at(step) ? chunk : std::nullopt, .state = state, .recompute = recompute, .recompute_ops = recompute_ops, .attention = attention, .loss_chunk = loss_chunk, .feed_forward_chunk = feed_forward_chunk};
 }
 
 void validate(const RunConfig& config, const Fields& fields) {

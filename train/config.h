@@ -29,6 +29,7 @@ template <> struct EnumNames<Mode> { static constexpr std::array<std::string_vie
 template <> struct EnumNames<OptimizerName> { static constexpr std::array<std::string_view, 3> names{"sgd", "adam", "adamw"}; };
 template <> struct EnumNames<ScheduleName> { static constexpr std::array<std::string_view, 3> names{"constant", "step", "cosine"}; };
 template <> struct EnumNames<StatePolicy> { static constexpr std::array<std::string_view, 3> names{"subtract", "subtract64", "store"}; };
+template <> struct EnumNames<nn::AttentionKind> { static constexpr std::array<std::string_view, 2> names{"blockwise", "materialised"}; };
 template <> struct TextForm<nn::Recompute> {
   static std::string text(const nn::Recompute& policy) { return to_string(policy); }
   static nn::Recompute parse(std::string_view text) { return nn::parse_recompute(text); }
@@ -64,6 +65,7 @@ struct TrainConfig {
   StatePolicy state = StatePolicy::subtract64;
   nn::Recompute recompute;
   std::vector<std::string> recompute_ops;
+  nn::AttentionKind attention = nn::AttentionKind::blockwise;
   int64_t loss_chunk = 0;          ///< Rows of logits at a time.
   int64_t feed_forward_chunk = 0;  ///< Positions of the feed-forward block at a time.
   int64_t accumulate = 1;          ///< A: micro-batches a step. The gradient is that of one batch of A · data.batch.
@@ -87,6 +89,7 @@ struct TrainConfig {
     v("state", self.state, "state policy: how backward gets a slice's state back");
     v("recompute", self.recompute, "recomputation: what is run again in backward instead of kept: none, attention, block, group:N or nested:N blocks at a time; attention:K, block:K for the first K");
     v("recompute_ops", self.recompute_ops, "ops recomputed: names of ops (rms_norm, swiglu) or modules (mlp) whose results are made again from what backward keeps anyway");
+    v("attention", self.attention, "attention: blockwise, or materialised with its matrix of weights kept, for comparison");
     v("loss_chunk", self.loss_chunk, "loss chunk: rows of logits that exist at a time; 0 for all", at_least(0));
     v("feed_forward_chunk", self.feed_forward_chunk, "feed-forward chunk: positions of the feed-forward block at a time; 0 for all", at_least(0));
     v("accumulate", self.accumulate, "accumulation: micro-batches a step, whose gradients add up", at_least(1));

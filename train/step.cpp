@@ -150,7 +150,7 @@ std::optional<nn::Estimate> closed_form(const RunConfig& config, bool chunked) {
 
 std::vector<nn::ModuleEstimate> closed_form_modules(const RunConfig& config) {
   nn::StepSizes sizes = sizes_of(config, false);
-  sizes.loss = {};
+  sizes.loss = {.attention = config.train.attention};
   return ModelConfig::chosen(config.model, [&](const auto& family) { return nn::module_estimates(family, sizes); });
 }
 

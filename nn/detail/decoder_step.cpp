@@ -18,14 +18,11 @@ DecoderStep::DecoderStep(const StepSizes& sizes, const DecoderWidths& w, Schedul
 
 int64_t DecoderStep::attention_scratch(int64_t heads, int64_t key_heads, int64_t dim, int64_t window, bool backward) const {
   const AttentionOptions options{.causal = true, .window = window};
-  const Meta q = meta({z.batch, length, heads, dim}), k = meta({z.batch, length, key_heads, dim});
-  if (!backward) {
-    s.work(declared_work("attention", {q, k, k}, &options));
-    return declared_scratch("attention", {q, k, k}, &options);
-  }
-  const Metas inputs{q, Meta{.defined = false}, q, k, k};
-  s.work(declared_work("attention_backward", inputs, &options));
-  return declared_scratch("attention_backward", inputs, &options);
+  const Meta q = meta({z.batch, length, heads, dim}), k = meta({z.batch, length, key_heads, dim}), weights = meta({z.batch, heads, length, length});
+  const std::string_view op = materialised() ? backward ? "attention_materialised_backward" : "attention_materialised" : backward ? "attention_backward" : "attention";
+  const Metas inputs = !backward ? Metas{q, k, k} : materialised() ? Metas{q, q, k, k, weights} : Metas{q, Meta{.defined = false}, q, k, k};
+  s.work(declared_work(op, inputs, &options));
+  return declared_scratch(op, inputs, &options);
 }
 
 /// Logits of `rows` rows and their loss; the logits and each row's log-sum are kept or not.

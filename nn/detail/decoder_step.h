@@ -23,6 +23,9 @@ struct DecoderStep : DecoderPart {
   /// From the output's cotangent to x's; all that was kept and x go. `again`: the attention part runs again first.
   virtual void block_backward(int64_t index, bool again) = 0;
   virtual void embed_backward() = 0;  ///< From x's cotangent, dropping it.
+  /// Bytes that attention gives besides its result, when backward follows and when none does: its log-sums, or the weights.
+  int64_t attention_record(int64_t heads, bool kept) const { return !materialised() ? T * heads * S : kept ? z.batch * heads * length * length * e : 0; }
+  bool materialised() const { return z.loss.attention == AttentionKind::materialised; }
   /// What the attention op declares, and its work.
   int64_t attention_scratch(int64_t heads, int64_t key_heads, int64_t dim, int64_t window, bool backward) const;
 

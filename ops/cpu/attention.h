@@ -10,10 +10,16 @@
 //
 // with D = rowsum(dO∘O) − dlse. Tiles are converted to the compute type and padded while they are copied into the scratch, so strides,
 // 16-bit types and odd head sizes cost nothing further in.
+#include <spool/autograd/op.h>
 #include <spool/ops/attention.h>
 
 #include <cstddef>
 #include <span>
+
+namespace spool::detail {
+/// Throws ShapeError and DtypeError for q, k, v and options that do not go together.
+void check_attention(std::string_view op, const Metas& qkv, const AttentionOptions& options);
+}  // namespace spool::detail
 
 namespace spool::kernels {
 

@@ -58,10 +58,15 @@ void attention_of(Comparison& c) {
   }
 }
 
-void attention_backward_of(Comparison& c) {
+void materialised_of(Comparison& c) {
+  for (const Case& in : cases(c)) c.expect("out", attention_materialised(in.q, in.k, in.v, in.options), forward(in).out);
+}
+
+/// Gradients of out and, where the op gives it, of lse.
+void gradients_against_pairs(Comparison& c, bool materialised) {
   for (const Case& in : cases(c)) {
     const Forward r = forward(in);
-    const Tensor u = c.rng().normal(r.out.shape), w = c.rng().normal(r.lse.shape);
+    const Tensor u = c.rng().normal(r.out.shape), w = materialised ? zeros(r.lse.shape, Dtype::f64) : c.rng().normal(r.lse.shape);
     const Array q(in.q), k(in.k), v(in.v), du(u), dlse(w);
     Array dq(q.shape), dk(k.shape), dv(v.shape);
     const int64_t L = q.size(1), H = q.size(2), S = k.size(1), group = H / k.size(2);
@@ -87,15 +92,19 @@ void attention_backward_of(Comparison& c) {
         }
     const Tensors g = gradients_of(
         [&](const Tensors& t) {
+          if (materialised) return Tensors{attention_materialised(t[0], t[1], t[2], in.options)};
           const AttentionResult a = attention_with_lse(t[0], t[1], t[2], in.options);
           return Tensors{a.out, a.lse};
         },
-        {in.q, in.k, in.v}, {u, w});
+        {in.q, in.k, in.v}, materialised ? Tensors{u} : Tensors{u, w});
     c.expect("dq", g[0], dq);
     c.expect("dk", g[1], dk);
     c.expect("dv", g[2], dv);
   }
 }
+
+void attention_backward_of(Comparison& c) { gradients_against_pairs(c, false); }
+void materialised_backward_of(Comparison& c) { gradients_against_pairs(c, true); }
 
 void rotary_of(Comparison& c) {
   const Tensor x = c.rng().normal({2, 3, 2, 6}), angles = rotary_angles(3, 5, {.dim = 6, .theta = 50}, Dtype::f64);
@@ -149,6 +158,8 @@ void add_rms_norm_of(Comparison& c) {
 
 [[maybe_unused]] const bool added = add_references({
     {"attention", attention_of},
+    {"attention_materialised", materialised_of},
+    {"attention_materialised_backward", materialised_backward_of},
     {"attention_backward", attention_backward_of},
     {"rotary", rotary_of},
     {"swiglu", elementwise([](double gate, double up) { return gate * sigmoid_of(gate) * up; })},

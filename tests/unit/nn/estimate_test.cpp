@@ -115,6 +115,7 @@ StepSizes drawn_sizes(Draw& draw, int64_t vocabulary, int64_t blocks = 1) {
   z.dtype = dtypes[draw.one_of({0, 0, 1, 2})];
   z.byte_tokens = vocabulary <= 256 && draw.one_of({0, 1});
   z.loss.recompute = drawn_policy(draw, blocks);
+  z.loss.attention = nn::AttentionKind(draw.one_of({0, 0, 1}));
   z.loss.loss_chunk = draw.one_of({0, 0, 33, 100, 4000});
   z.loss.feed_forward_chunk = draw.one_of({0, 0, 1, 16, 99, 256, 4000});
   z.optimizer = nn::OptimizerState(draw.one_of({0, 1, 2, 2}));
@@ -152,7 +153,7 @@ GptConfig drawn_gpt(Draw& draw) {
 
 std::string text_of(const StepSizes& z, int64_t index) {
   return "configuration " + std::to_string(index) + ": batch " + std::to_string(z.batch) + ", length " + std::to_string(z.length) + ", " + std::string(dtype_name(z.dtype)) + ", recompute " +
-         to_string(z.loss.recompute) + ", masked " + std::to_string(z.masked) + ", accumulate " + std::to_string(z.accumulate) + ", loss chunk " + std::to_string(z.loss.loss_chunk) + ", feed-forward chunk " +
+         to_string(z.loss.recompute) + ", attention " + std::to_string(int(z.loss.attention)) + ", masked " + std::to_string(z.masked) + ", accumulate " + std::to_string(z.accumulate) + ", loss chunk " + std::to_string(z.loss.loss_chunk) + ", feed-forward chunk " +
          std::to_string(z.loss.feed_forward_chunk) + std::accumulate(z.loss.recompute_ops.begin(), z.loss.recompute_ops.end(), std::string(", again"), [](std::string a, const std::string& b) { return a + " " + b; });
 }
 
