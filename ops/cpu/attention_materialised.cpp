@@ -133,18 +133,19 @@ void materialised_backward(const MaterialisedGradient& x, const AttentionOptions
         const int64_t kh = h / z.group();
         const bool first = h % z.group() == 0;
         const GemmInput<T> dout = head_of<T>(x.dout, b, h), q = head_of<T>(x.q, b, h), k = head_of<T>(x.k, b, kh), v = head_of<T>(x.v, b, kh);
-        const T* weights = static_cast<const T*>(x.weights.raw()) + (b * z.heads + h) * z.queries * z.keys;
-        const GemmInput<T> p{weights, z.keys, 1, 0};
+        const Strides& ws = x.weights.strides();
+        const GemmInput<T> p{static_cast<const T*>(x.weights.raw()) + b * ws[0] + h * ws[1], ws[2], ws[3], 0};
         const Target<T, C> dq(x.dq, b, h, rows), dk(x.dk, b, kh, keys), dv(x.dv, b, kh, values);
         gemm({z.keys, z.value_dim, z.queries}, turned(p), dout, dv.output(), {.accumulate = !first}, rest);
         gemm({z.queries, z.keys, z.value_dim}, dout, turned(v), GemmOutput<C>{scores, z.keys, 0}, {}, rest);
         parallel_range(z.queries, std::max<int64_t>(1, 4096 / std::max<int64_t>(z.keys, 1)), [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) {
             C* ds = scores + i * z.keys;
-            const T* w = weights + i * z.keys;
+            const auto w = [row = p.data + i * p.row_stride, step = p.col_stride](int64_t j) { return static_cast<C>(row[j * step]); };
             C mean = 0;
-            for (int64_t j = 0; j < z.keys; ++j) mean += ds[j] * static_cast<C>(w[j]);
-            for (int64_t j = 0; j < z.keys; ++j) ds[j] = w[j] == T(0) ? C(0) : static_cast<C>(w[j]) * (ds[j] - mean) * scale;
+            for (int64_t j = 0; j < z.keys; ++j)
+              if (w(j) != 0) mean += ds[j] * w(j);  // nothing comes from what is not seen, whatever its values
+            for (int64_t j = 0; j < z.keys; ++j) ds[j] = w(j) == 0 ? C(0) : w(j) * (ds[j] - mean) * scale;
           }
         });
         const GemmInput<C> ds{scores, z.keys, 1, 0};

@@ -183,7 +183,7 @@ TEST(Llama, RecomputationKeepsTheBits) {
       const Step whole = step_of(config, batch, {});
       expect_close(step_of(config, batch, {.recompute = Recompute::attention}), whole, 0, "attention");
       expect_close(step_of(config, batch, {.recompute = Recompute::block}), whole, 0, "block");
-      expect_close(step_of(config, batch, {.attention = nn::AttentionKind::materialised}), whole, 1e-10, "materialised");
+      expect_close(step_of(config, batch, {.attention = nn::AttentionKind::materialised}), whole, 3e-6, "materialised");
       const Step pieces = step_of(config, batch, {.loss_chunk = 7, .feed_forward_chunk = 6});
       expect_close(pieces, whole, 3e-6, "loss and feed-forward in pieces");
       expect_close(step_of(config, batch, {.recompute = Recompute::block, .loss_chunk = 7, .feed_forward_chunk = 6}), pieces, 0, "block, in pieces");
