@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 namespace spool::kernels {
 namespace {
@@ -30,7 +32,6 @@ struct Parts {
     values = is_half(dtype) && backward ? rounded(z.keys * z.value_dim * size) : 0;
     for (const GemmShape& shape : kernels::products(z, backward)) products = std::max(products, int64_t(gemm_scratch_bytes(shape, compute_type(dtype))));
   }
-  static std::vector<GemmShape> shapes(const AttentionSizes& z, bool backward) { return kernels::products(z, backward); }
   int64_t total() const { return scores + rows + keys + values + products; }
 };
 
