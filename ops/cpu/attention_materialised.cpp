@@ -1,6 +1,7 @@
 #include <spool/ops/cpu/attention_materialised.h>
 #include <spool/ops/cpu/gemm.h>
 #include <spool/ops/cpu/pointwise.h>
+#include <spool/tensor/copy.h>
 #include <spool/tensor/parallel.h>
 
 #include <algorithm>
@@ -129,6 +130,10 @@ void materialised_backward(const MaterialisedGradient& x, const AttentionOptions
     std::byte *rows = scratch.data() + parts.scores, *keys = rows + parts.rows, *values = keys + parts.keys;
     const std::span<std::byte> rest = scratch.subspan(size_t(parts.scores + parts.rows + parts.keys + parts.values));
     const C scale = C(scale_of(z, options));
+    if (z.heads == 0) {  // keys that no head reads
+      fill(x.dk, 0);
+      fill(x.dv, 0);
+    }
     for (int64_t b = 0; b < z.batch; ++b)
       for (int64_t h = 0; h < z.heads; ++h) {
         const int64_t kh = h / z.group();

@@ -75,6 +75,7 @@ std::string check_layouts(const OpInfo& op) {
 }
 
 std::string check_zero_sizes(const OpInfo& op) {
+  const With poisoned(&Ambient::allocator, poisoning_allocator());  // what nobody writes is NaN, not what happened to be there
   for (const Sample& sample : samples_of(op)) {
     std::set<int64_t> sizes;
     for (const Tensor& t : sample.inputs)
