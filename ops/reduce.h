@@ -1,6 +1,7 @@
 #pragma once
 // Reductions over any axes. Float sums are formed in blocks of vector lanes that are joined in double, in an order fixed by the shape: the
 // result is the same for any number of threads. bf16 and f16 accumulate in f32 or better.
+#include <spool/ops/values_and_indices.h>
 #include <spool/tensor/tensor.h>
 
 #include <vector>
@@ -30,6 +31,8 @@ Tensor amin(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /// Σ (x - mean)² / (n - correction), float types, formed in two passes. Of n ≤ correction elements: NaN or inf. Keeps x.
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+/// √var, with gradient 0 where it is 0. Keeps x and the result.
+Tensor stddev(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 /// √Σx², float types, with gradient 0 where the norm is 0. Keeps x and the result.
 Tensor norm(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
@@ -40,5 +43,9 @@ Tensor all(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  ///< 
 /// ShapeError.
 Tensor argmax(const Tensor& x, int axis = -1, bool keepdim = false);
 Tensor argmin(const Tensor& x, int axis = -1, bool keepdim = false);
+/// The largest (smallest) element along an axis and its position, as argmax (argmin) chooses it. All of the gradient goes to that position,
+/// while amax shares it among equals. Keeps the indices. Of nothing: ShapeError.
+ValuesAndIndices max(const Tensor& x, int axis = -1, bool keepdim = false);
+ValuesAndIndices min(const Tensor& x, int axis = -1, bool keepdim = false);
 
 }  // namespace spool

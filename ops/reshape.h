@@ -25,5 +25,7 @@ Tensor permute(const Tensor& x, const Dims& order);
 Tensor transpose(const Tensor& x, int a = -2, int b = -1);
 /// The elements along an axis in the opposite order.
 Tensor flip(const Tensor& x, int axis);
+/// The same along several axes.
+Tensor flip(const Tensor& x, const Dims& axes);
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #include <spool/autograd/saved.h>
 #include <spool/ops/cpu/pointwise.h>
-#include <spool/ops/prefix_sum.h>
+#include <spool/ops/prefix.h>
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ struct PrefixSum {
   static constexpr auto name = "prefix_sum";
   struct Attrs {
     int axis = 0;
-    PrefixSumOptions options;
+    PrefixOptions options;
   };
   static Inferred infer(const Metas& in, const Attrs& attrs) {
     same_float(name, in);
@@ -67,6 +67,6 @@ REGISTER_OP(PrefixSum);
 
 }  // namespace
 
-Tensor prefix_sum(const Tensor& x, int axis, PrefixSumOptions options) { return apply<PrefixSum>({x}, {axis, options}); }
+Tensor prefix_sum(const Tensor& x, int axis, PrefixOptions options) { return apply<PrefixSum>({x}, {axis, options}); }
 
 }  // namespace spool
