@@ -119,6 +119,19 @@ TEST(Sgd, MomentumNesterovAndDecay) {
   EXPECT_EQ(plain.state().size(), 3u) << "step, lr and w.step: without momentum there is nothing to keep";
 }
 
+TEST(Adagrad, FourStepsWithEveryOption) {  // numbers of PyTorch's Adagrad
+  const double expected[] = {0.9199286272988214, 0.9377595333829584, 0.9200920785765663, 0.899723607297976};
+  const Tensor w = parameter({1}), half = parameter({1}, Dtype::bf16);
+  Adagrad adagrad({{"w", w}, {"half", half}}, {.lr = .1, .lr_decay = .5, .initial_accumulator = .2, .eps = 1e-3, .weight_decay = .1});
+  for (size_t i = 0; i < 4; ++i) {
+    give(w, {four.begin()[i]});
+    half.set_grad(from({four.begin()[i]}, {}, Dtype::f32));
+    adagrad.step();
+    EXPECT_NEAR(w.item(), expected[i], 1e-15);
+    EXPECT_NEAR(half.item(), expected[i], 0x1p-9 + 1e-6) << "the rounding of its f32 master";
+  }
+}
+
 /// Against a plain loop in f64, at sizes around the block and the vector length.
 TEST(Adam, EverySizeAndTypeFollowsTheFormula) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
