@@ -16,6 +16,7 @@ Tensor minimum(const Tensor& a,
 Tensor maximum(const Tensor& a,
                const Tensor& b);  ///< The larger; NaN if either is. At a tie each side gets half of the gradient. Keeps both.
 
+/// a + b and a · b with a number, which takes the tensor's type.
 inline Tensor add(const Tensor& a, double b) { return add_scalar(a, b); }
 inline Tensor mul(const Tensor& a, double b) { return mul_scalar(a, b); }
 

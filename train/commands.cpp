@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <spool/autograd/op.h>
 #include <spool/tensor/error.h>
 
 #include <charconv>
@@ -17,6 +16,7 @@
 #include "train/format.h"
 #include "train/loaded.h"
 #include "train/models.h"
+#include "train/op_page.h"
 #include "train/presets.h"
 #include "train/report_difference.h"
 #include "train/run.h"
@@ -33,31 +33,6 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 void show_notice(const LoadedModel& loaded) {
   if (!loaded.notice.empty()) fmt::print(stderr, "{}\n", loaded.notice);
-}
-
-/// "inputs 0 1, output 0": what an op keeps when every input wants a gradient.
-std::string saves_text(const OpInfo& op) {
-  if (!op.saves) return "";
-  Rng rng(1);
-  const auto samples = op.samples(rng);
-  if (samples.empty()) return "";
-  const AttrsPtr attrs = samples[0].attrs ? samples[0].attrs : op.default_attrs;
-  Need need;
-  for (size_t i = 0; i < samples[0].inputs.size(); ++i) {
-    const Tensor& t = samples[0].inputs[i];
-    if (t.defined() && is_float(t.dtype())) need.mask |= uint32_t(1) << i;
-  }
-  const Saves saves = op.saves(need, attrs.get());
-  std::string text;
-  const auto list = [&](const char* what, uint32_t mask) {
-    if (!mask) return;
-    text += std::string(text.empty() ? "" : ", ") + what;
-    for (int i = 0; i < 32; ++i) if (mask >> i & 1) text += fmt::format(" {}", i);
-  };
-  list("input", saves.inputs);
-  list("output", saves.outputs);
-  list("residual", saves.residuals);
-  return text.empty() ? "nothing" : text;
 }
 
 void run_article(const PlanCommand& command) {
@@ -227,14 +202,9 @@ void run(const ReportCommand& command) {
   fmt::print("{}", read_file(file));
 }
 
-void run_ops(bool json) {
-  Json list = Json::array();
-  for (const OpInfo* op : registered_ops()) {
-    const std::string saves = saves_text(*op);
-    list.push_back({{"name", op->name}, {"saves", saves}, {"differentiable", op->no_gradient.empty()}, {"devices", op->cpu || op->view ? Json::array({"cpu"}) : Json::array()}});
-    if (!json) fmt::print("{:<28} {}\n", op->name, op->no_gradient.empty() ? "keeps " + saves : fmt::format("no gradient: {}", op->no_gradient));
-  }
-  if (json) print_json({{"schema", "spool.ops/1"}, {"ops", list}});
+void run(const OpsCommand& command) {
+  if (command.json) return print_json(ops_json());
+  fmt::print("{}", command.markdown ? ops_markdown() : command.name.empty() ? ops_table() : op_text(command.name));
 }
 
 void run_presets(bool json) {

@@ -73,7 +73,11 @@ struct ReportCommand {
 };
 void run(const ReportCommand& command);
 
-void run_ops(bool json);      ///< The registry.
+struct OpsCommand {
+  std::string name;  ///< Empty: all of them.
+  bool json = false, markdown = false;
+};
+void run(const OpsCommand& command);  ///< See op_page.h.
 void run_presets(bool json);  ///< The presets.
 
 }  // namespace spool::train

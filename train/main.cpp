@@ -97,9 +97,12 @@ int main(int argc, char** argv) {
   report_option("--folded", report.folded, "Write what is alive at the peak as folded stacks for flame graphs");
   report_app->add_flag("--json", report.json, "One JSON document on stdout");
 
-  bool ops_json = false, presets_json = false;
-  CLI::App* ops_app = app.add_subcommand("ops", "All ops: what each keeps for backward");
-  ops_app->add_flag("--json", ops_json, "One JSON document on stdout");
+  OpsCommand ops;
+  bool presets_json = false;
+  CLI::App* ops_app = app.add_subcommand("ops", "All ops: what each keeps for backward; or all about one");
+  ops_app->add_option("NAME", ops.name, "An op or function: signature, formula, types, shapes, what it refuses");
+  ops_app->add_flag("--json", ops.json, "One JSON document on stdout");
+  ops_app->add_flag("--markdown", ops.markdown, "The reference page, ops/REFERENCE.md");
   CLI::App* presets_app = app.add_subcommand("presets", "Configurations and models known by name");
   presets_app->add_flag("--json", presets_json, "One JSON document on stdout");
 
@@ -121,7 +124,7 @@ int main(int argc, char** argv) {
     }
     if (*generate_app) run(generate);
     if (*report_app) run(report);
-    if (*ops_app) run_ops(ops_json);
+    if (*ops_app) run(ops);
     if (*presets_app) run_presets(presets_json);
   } catch (const spool::ConfigError& error) {
     fmt::print(stderr, "spool: {}\n", error.what());
