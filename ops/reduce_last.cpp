@@ -6,6 +6,7 @@
 #include <spool/ops/expand.h>
 #include <spool/ops/pointwise.h>
 #include <spool/ops/reshape.h>
+#include <spool/ops/where.h>
 #include <spool/tensor/error.h>
 
 #include <cmath>
@@ -243,6 +244,12 @@ Tensor last(const Tensor& x, const Axes& axes, bool keepdim, const typename Op::
 
 Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) { return last<Prod>(x, axes, keepdim); }
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) { return last<Var>(x, axes, keepdim, {correction}); }
+
+Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  const Tensor squared = var(x, axes, keepdim, correction), constant = equal(squared, 0);
+  return masked_fill(sqrt(masked_fill(squared, constant, 1)), constant, 0);
+}
+
 Tensor argmax(const Tensor& x, int axis, bool keepdim) { return last<Argmax>(x, axis, keepdim); }
 Tensor argmin(const Tensor& x, int axis, bool keepdim) { return last<Argmin>(x, axis, keepdim); }
 

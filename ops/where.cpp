@@ -1,3 +1,4 @@
+#include <spool/ops/cpu/bits.h>
 #include <spool/ops/detail/pointwise_op.h>
 #include <spool/ops/expand.h>
 #include <spool/ops/where.h>
@@ -7,7 +8,7 @@
 namespace spool {
 namespace {
 
-using detail::NoAttrs;
+using detail::NoAttrs, kernels::visit_bits;
 
 Tensor zeros_like_view(const Tensor& g) { return zeros_view(g.shape(), g.dtype(), g.device()); }
 
@@ -17,20 +18,6 @@ void check_mask(std::string_view op, std::string_view what, const Meta& mask, co
   if (mask.shape != x.shape) fail<ShapeError>(op, ": ", what, " ", mask.shape, " and values ", x.shape, " differ; expand() one");
 }
 
-/// Calls f.operator()<U>() with the unsigned type of the element's size: choosing moves bits, whatever they mean.
-template <class F>
-void visit_bits(Dtype dtype, F&& f) {
-  switch (dtype_size(dtype)) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    default:
-      return f.template operator()<uint64_t>();
-  }
-}
 /// a when condition is 1, b when it is 0. Without a conditional load, so that it vectorises.
 template <class U>
 SPOOL_INLINE U choose(uint8_t condition, U a, U b) {

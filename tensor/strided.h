@@ -35,9 +35,9 @@ struct StridedLoop {
   }
 
   /// Calls f(offsets, count, steps) for runs along the innermost dimension: element i of operand n is at offsets[n] + i·steps[n].
-  /// Runs are at most `grain` long and may be called from several threads.
+  /// Runs are at most `grain` long and may be called from several threads. `work`: what one element costs, in element operations.
   template <class F>
-  void run(F&& f, int64_t grain = 16384) const {
+  void run(F&& f, int64_t grain = 16384, int64_t work = 1) const {
     const int inner = shape.size() - 1;
     const int64_t count = shape[inner];
     int64_t outer = 1;
@@ -47,7 +47,7 @@ struct StridedLoop {
     for (int n = 0; n < N; ++n) steps[size_t(n)] = strides[size_t(n)][inner];
     const int64_t pieces = (count + grain - 1) / grain, rows = std::max<int64_t>(1, grain / std::min(count, grain));
     const int64_t row_blocks = (outer + rows - 1) / rows;
-    parallel_blocks(row_blocks * pieces, rows * std::min(count, grain), [&](int64_t block) {
+    parallel_blocks(row_blocks * pieces, rows * std::min(count, grain) * work, [&](int64_t block) {
       const int64_t begin = block % pieces * grain, length = std::min(grain, count - begin);
       const int64_t first = block / pieces * rows, last = std::min(outer, first + rows);
       for (int64_t row = first; row < last; ++row) {

@@ -19,13 +19,27 @@ void visit_index(std::string_view op, Dtype dtype, F&& f) {
   }
 }
 
-/// Throws IndexError for the first index outside [0, count) that is not `except`. `indices` is contiguous.
+/// Throws IndexError for the first index outside [0, count) that is not `except`. `indices` may have any strides; the position is that in
+/// row-major order.
 inline void check_indices(std::string_view op, const Tensor& indices, int64_t count, int64_t except = -1, bool has_exception = false) {
   visit_index(op, indices.dtype(), [&]<class I>() {
     const I* id = static_cast<const I*>(indices.raw());
-    for (int64_t i = 0; i < indices.numel(); ++i) {
-      const auto at = int64_t(id[i]);
-      if ((at < 0 || at >= count) && !(has_exception && at == except)) fail<IndexError>(op, ": index ", at, " at position ", i, " is out of range for ", count);
+    const Shape& shape = indices.shape();
+    const Strides& strides = indices.strides();
+    const int inner = shape.size() - 1;
+    const int64_t columns = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : strides.back();
+    for (int64_t row = 0, position = 0; position < indices.numel(); ++row) {
+      const I* from = id;
+      int64_t rest = row;
+      for (int axis = inner - 1; axis >= 0; --axis) {
+        from += rest % shape[axis] * strides[axis];
+        rest /= shape[axis];
+      }
+      for (int64_t i = 0; i < columns; ++i, ++position) {
+        const auto at = int64_t(from[i * step]);
+        if ((at < 0 || at >= count) && !(has_exception && at == except))
+          fail<IndexError>(op, ": index ", at, " at position ", position, " is out of range for ", count);
+      }
     }
   });
 }
