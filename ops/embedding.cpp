@@ -16,7 +16,6 @@ struct TableAttrs {
 /// dtable[ids[i]] += dy[i]
 struct EmbeddingBackward {
   static constexpr auto name = "embedding_backward";
-  static constexpr auto no_gradient = "it is the fused first derivative of embedding";
   using Attrs = TableAttrs;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
     if (!is_float(in[0].dtype)) fail_not_float(name, in[0].dtype);
@@ -49,6 +48,8 @@ struct EmbeddingBackward {
       });
     });
   }
+  static Saves saves(Need) { return Saves().input(1); }
+  static Tensors vjp(Saved& s, const Attrs&) { return {embedding(s.grad(), s.input(1)), {}}; }
   static Cost cost(const Metas& in, const Attrs&) { return {double(numel(in[0].shape)), 3.0 * double(in[0].nbytes())}; }
   static std::vector<Sample> samples(Rng& rng) { return {{"repeats", {rng.normal({3, 4, 5}), rng.integers({3, 4}, 0, 3)}, attrs_ptr(Attrs{4})}, {"no ids", {rng.normal({0, 5}), rng.integers({0}, 0, 3)}, attrs_ptr(Attrs{4})}}; }
   static std::vector<BadSample> bad() {
@@ -61,7 +62,6 @@ REGISTER_OP(EmbeddingBackward);
 struct Embedding {
   static constexpr auto name = "embedding";
   struct Attrs {};
-  static constexpr auto no_second_order = "its backward is one fused pass";
   static Inferred infer(const Metas& in, const Attrs&) {
     if (!is_float(in[0].dtype)) fail_not_float(name, in[0].dtype);
     kernels::require_index(name, in[1].dtype);
