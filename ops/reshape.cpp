@@ -248,4 +248,10 @@ Tensor transpose(const Tensor& x, int a, int b) {
 
 Tensor flip(const Tensor& x, int axis) { return apply<Flip>({x}, {axis}); }
 
+Tensor flip(const Tensor& x, const Dims& axes) {
+  Tensor y = x;
+  for (const int64_t axis : axes) y = flip(y, int(axis));
+  return y;
+}
+
 }  // namespace spool

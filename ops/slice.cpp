@@ -5,6 +5,7 @@
 #include <spool/tensor/error.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace spool {
 namespace {
@@ -15,7 +16,7 @@ struct Range {
   int64_t begin = 0, end = slice_end, step = 1, size = 0;
 };
 
-/// The range as positions: where it begins and how many elements it takes.
+/// The range as positions: where it begins and how many elements it takes, with that step.
 struct Part {
   int axis;
   int64_t begin, count;
@@ -23,10 +24,13 @@ struct Part {
 
 Part part_in(const Shape& shape, const Range& r) {
   const int axis = normalize_axis("slice", r.axis, shape);
-  if (r.step < 1) fail<ShapeError>("slice: step must be at least 1, got ", r.step, "; flip() reverses");
-  const auto place = [size = shape[axis]](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
-  const int64_t begin = place(r.begin), length = std::max<int64_t>(place(r.end) - begin, 0);
-  return {axis, begin, (length + r.step - 1) / r.step};
+  if (r.step == 0) fail<ShapeError>("slice: step must not be 0");
+  const bool down = r.step < 0;
+  const int64_t size = shape[axis], lowest = down ? -1 : 0, highest = down ? size - 1 : size;
+  const auto place = [=](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, lowest, highest); };
+  const int64_t begin = place(r.begin), end = down && r.end == slice_end ? -1 : place(r.end);
+  const int64_t length = std::max<int64_t>(down ? begin - end : end - begin, 0);
+  return {axis, begin, length > 0 ? (length - 1) / std::abs(std::max(r.step, -slice_end)) + 1 : 0};
 }
 
 Tensor part_of(const Tensor& x, const Range& r) {
@@ -35,7 +39,7 @@ Tensor part_of(const Tensor& x, const Range& r) {
   Strides strides = x.strides();
   shape[part.axis] = part.count;
   const int64_t offset = x.offset() + (part.count > 0 ? part.begin * strides[part.axis] : 0);
-  strides[part.axis] *= r.step;
+  if (part.count > 1) strides[part.axis] *= r.step;
   return x.view_as(shape, strides, offset);
 }
 
@@ -62,6 +66,7 @@ struct SliceBackward {
   static std::vector<Sample> samples(Rng& rng) {
     return {{"rows", {rng.normal({2, 5})}, attrs_ptr(Range{0, 1, 3, 1, 4})},
             {"every other column", {rng.normal({3, 4})}, attrs_ptr(Range{-1, 0, slice_end, 2, 7})},
+            {"down", {rng.normal({3, 3})}, attrs_ptr(Range{1, -1, slice_end, -2, 6})},
             {"empty part", {rng.normal({0, 3})}, attrs_ptr(Range{0, 2, 2, 1, 4})}};
   }
   static std::vector<BadSample> bad() {
@@ -89,6 +94,9 @@ struct Slice {
     return {{"rows", {rng.normal({4, 5})}, attrs_ptr(Range{0, 1, 3})},
             {"columns from the end", {rng.normal({2, 3, 7})}, attrs_ptr(Range{-1, -4, -1})},
             {"step", {rng.normal({3, 8})}, attrs_ptr(Range{1, 1, slice_end, 3})},
+            {"down", {rng.normal({3, 8})}, attrs_ptr(Range{1, -2, 1, -3})},
+            {"down to the first", {rng.normal({5, 2})}, attrs_ptr(Range{0, slice_end, slice_end, -2})},
+            {"one long step", {rng.normal({5, 2})}, attrs_ptr(Range{0, 3, slice_end, slice_end})},
             {"beyond the end", {rng.normal({5})}, attrs_ptr(Range{0, 3, 99})},
             {"whole", {rng.normal({5})}, attrs_ptr(Range{})},
             {"empty", {rng.normal({5, 2})}, attrs_ptr(Range{0, 4, 2})},
@@ -97,7 +105,7 @@ struct Slice {
   static std::vector<BadSample> bad() {
     return {{"axis", {zeros({2})}, attrs_ptr(Range{1}), "slice: axis 1 is out of range for shape [2]"},
             {"0-d", {zeros({})}, attrs_ptr(Range{}), "slice: axis 0 is out of range for shape []"},
-            {"step", {zeros({2})}, attrs_ptr(Range{0, 0, 2, 0}), "slice: step must be at least 1, got 0"}};
+            {"step", {zeros({2})}, attrs_ptr(Range{0, 0, 2, 0}), "slice: step must not be 0"}};
   }
 };
 REGISTER_OP(Slice);
@@ -143,6 +151,12 @@ Tensors split(const Tensor& x, const Dims& sizes, int axis) {
     at += size;
   }
   return parts;
+}
+
+Tensors chunk(const Tensor& x, int64_t count, int axis) {
+  if (count < 1) fail<ShapeError>("chunk: count must be at least 1, got ", count);
+  const int64_t whole = x.shape()[normalize_axis("chunk", axis, x.shape())];
+  return whole == 0 ? Tensors{slice(x, axis, 0, 0)} : split(x, (whole - 1) / count + 1, axis);
 }
 
 }  // namespace spool

@@ -4,25 +4,6 @@
 namespace spool::test {
 namespace {
 
-/// Calls f(flat place, indices) for every element of a shape.
-template <class F>
-void each_index(const Shape& shape, F&& f) {
-  Shape at(shape.size(), 0);
-  for (int64_t flat = 0; flat < numel(shape); ++flat) {
-    int64_t rest = flat;
-    for (int axis = shape.size() - 1; axis >= 0; --axis) {
-      at[axis] = rest % shape[axis];
-      rest /= shape[axis];
-    }
-    f(size_t(flat), at);
-  }
-}
-double look_up(const Array& a, const Shape& at) {
-  int64_t place = 0;
-  for (int axis = 0; axis < at.size(); ++axis) place = place * a.shape[axis] + at[axis];
-  return a.values[size_t(place)];
-}
-
 void expand_of(Comparison& c) {
   const Tensor x = c.rng().normal({3, 1, 2});
   const Array from(x);
@@ -52,6 +33,8 @@ void flip_of(Comparison& c) {
   Array to(x.shape());
   each_index(to.shape, [&](size_t i, const Shape& at) { to.values[i] = look_up(from, {at[0], 4 - at[1]}); });
   c.expect("value", flip(x, -1), to, 0);
+  each_index(to.shape, [&](size_t i, const Shape& at) { to.values[i] = look_up(from, {2 - at[0], 4 - at[1]}); });
+  c.expect("both axes", flip(x, Dims{0, 1}), to, 0);
 }
 
 void slice_of(Comparison& c) {
@@ -61,6 +44,11 @@ void slice_of(Comparison& c) {
   each_index(to.shape, [&](size_t i, const Shape& at) { to.values[i] = look_up(from, {at[0], 1 + 3 * at[1]}); });
   c.expect("1:9:3", slice(x, 1, 1, 9, 3), to, 0);
   c.expect("-10:-2:3", slice(x, 1, -10, -2, 3), to, 0);
+  each_index(to.shape, [&](size_t i, const Shape& at) { to.values[i] = look_up(from, {at[0], 9 - 4 * at[1]}); });
+  c.expect("-2:0:-4", slice(x, 1, -2, 0, -4), to, 0);
+  c.expect("9::-4", slice(x, 1, 9, slice_end, -4), to, 0);
+  c.expect("-2:-100:-4", slice(x, 1, -2, -100, -4), to, 0);
+  c.expect("upwards, down", slice(x, 1, 2, 5, -1), Array(Shape{3, 0}), 0);
   c.expect("beyond", slice(x, 0, 5, 9), Array(Shape{0, 11}), 0);
 }
 
@@ -100,22 +88,6 @@ void one_hot_of(Comparison& c) {
   c.expect("value", one_hot(ids, 5), to, 0);
 }
 
-/// y[i] = Σ_{j ≤ i} x[j] along the middle axis.
-void prefix_sum_of(Comparison& c) {
-  const Tensor x = c.rng().normal({2, 5, 3});
-  const Array from(x);
-  for (const bool reverse : {false, true}) {
-    for (const bool exclusive : {false, true}) {
-      Array to(x.shape());
-      each_index(to.shape, [&](size_t i, const Shape& at) {
-        for (int64_t j = 0; j < 5; ++j)
-          if ((reverse ? j > at[1] : j < at[1]) || (!exclusive && j == at[1])) to.values[i] += look_up(from, {at[0], j, at[2]});
-      });
-      c.expect("value", prefix_sum(x, 1, {.reverse = reverse, .exclusive = exclusive}), to);
-    }
-  }
-}
-
 [[maybe_unused]] const bool added = add_references({
     {"expand", expand_of},
     {"reshape", reshape_of},
@@ -126,7 +98,6 @@ void prefix_sum_of(Comparison& c) {
     {"concat", concat_of},
     {"contiguous", contiguous_of},
     {"one_hot", one_hot_of},
-    {"prefix_sum", prefix_sum_of},
 });
 
 }  // namespace
