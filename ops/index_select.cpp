@@ -54,7 +54,10 @@ struct IndexSelect {
   static std::vector<BadSample> bad() {
     const Tensor x = zeros({3, 2}), index = from(std::initializer_list<double>{0, 2, 3}, {}, Dtype::i64);
     return {{"too large", {x, index}, {}, "index_select: index 3 at position 2 is out of range for 3"},
-            {"negative", {x, from(std::initializer_list<double>{-1}, {}, Dtype::i32)}, {}, "index_select: index -1 at position 0 is out of range for 3"},
+            {"negative",
+             {x, from(std::initializer_list<double>{-1}, {}, Dtype::i32)},
+             {},
+             "index_select: index -1 at position 0 is out of range for 3"},
             {"axes", {x, zeros({1, 2}, Dtype::i64)}, {}, "index_select: the index must have one axis, got [1, 2]"},
             {"axis", {x, index}, attrs_ptr(Attrs{-3}), "index_select: axis -3 is out of range for shape [3, 2]"},
             {"floats", {x, zeros({3})}, {}, "index_select: needs u8, i32 or i64 indices, got f32"}};

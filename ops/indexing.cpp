@@ -57,7 +57,10 @@ struct Gather {
   static std::vector<BadSample> bad() {
     const Tensor x = zeros({3, 2}), last = from(std::initializer_list<double>{0, 2, 3, 0}, Shape{2, 2}, Dtype::i64);
     return {{"too large", {x, last}, {}, "gather: index 3 at position 2 is out of range for 3"},
-            {"negative", {x, from(std::initializer_list<double>{0, -1}, Shape{1, 2}, Dtype::i32)}, {}, "gather: index -1 at position 1 is out of range for 3"},
+            {"negative",
+             {x, from(std::initializer_list<double>{0, -1}, Shape{1, 2}, Dtype::i32)},
+             {},
+             "gather: index -1 at position 1 is out of range for 3"},
             {"of nothing", {zeros({0, 2}), zeros({1, 2}, Dtype::i64)}, {}, "gather: index 0 at position 0 is out of range for 0"},
             {"axes", {x, zeros({2}, Dtype::i64)}, {}, "gather: index [2] does not fit [3, 2] along axis 0"},
             {"longer", {x, zeros({3, 3}, Dtype::i64)}, {}, "gather: index [3, 3] does not fit [3, 2] along axis 0; only that axis may be longer"},

@@ -80,8 +80,8 @@ struct Argsort {
 };
 REGISTER_OP(Argsort);
 
-struct Argtopk {
-  static constexpr auto name = "argtopk";
+struct TopkIndices {
+  static constexpr auto name = "topk_indices";
   static constexpr auto no_gradient = "its result is an index";
   struct Attrs {
     int64_t k = 1;
@@ -89,9 +89,9 @@ struct Argtopk {
   };
   static Inferred infer(const Metas& in, const Attrs& attrs) {
     Shape shape = in[0].shape;
-    if (shape.empty()) fail<ShapeError>(name, ": needs an axis, got shape []");
+    if (shape.empty()) fail<ShapeError>("topk: needs an axis, got shape []");
     int64_t& size = shape[shape.size() - 1];
-    if (attrs.k < 0 || attrs.k > size) fail<ShapeError>(name, ": k = ", attrs.k, " of an axis of ", size, " elements in shape ", in[0].shape);
+    if (attrs.k < 0 || attrs.k > size) fail<ShapeError>("topk: k = ", attrs.k, " of an axis of ", size, " elements in shape ", in[0].shape);
     size = attrs.k;
     return {{{shape, Dtype::i64, in[0].device}}, {}};
   }
@@ -122,12 +122,12 @@ struct Argtopk {
     return all;
   }
   static std::vector<BadSample> bad() {
-    return {{"too many", {zeros({2, 3})}, attrs_ptr(Attrs{4}), "argtopk: k = 4 of an axis of 3 elements in shape [2, 3]"},
-            {"negative", {zeros({3})}, attrs_ptr(Attrs{-1}), "argtopk: k = -1 of an axis of 3 elements in shape [3]"},
-            {"0-d", {scalar(1)}, {}, "argtopk: needs an axis, got shape []"}};
+    return {{"too many", {zeros({2, 3})}, attrs_ptr(Attrs{4}), "topk: k = 4 of an axis of 3 elements in shape [2, 3]"},
+            {"negative", {zeros({3})}, attrs_ptr(Attrs{-1}), "topk: k = -1 of an axis of 3 elements in shape [3]"},
+            {"0-d", {scalar(1)}, {}, "topk: needs an axis, got shape []"}};
   }
 };
-REGISTER_OP(Argtopk);
+REGISTER_OP(TopkIndices);
 
 template <class Op>
 Tensor along(std::string_view op, const Tensor& x, int axis, const typename Op::Attrs& attrs) {
@@ -147,7 +147,7 @@ ValuesAndIndices extremum(const Tensor& x, int axis, bool keepdim, const Tensor&
 
 Tensor argsort(const Tensor& x, int axis, bool descending) { return along<Argsort>("argsort", x, axis, {descending}); }
 ValuesAndIndices sort(const Tensor& x, int axis, bool descending) { return chosen(x, axis, argsort(x, axis, descending)); }
-ValuesAndIndices topk(const Tensor& x, int64_t k, int axis, bool largest) { return chosen(x, axis, along<Argtopk>("topk", x, axis, {k, largest})); }
+ValuesAndIndices topk(const Tensor& x, int64_t k, int axis, bool largest) { return chosen(x, axis, along<TopkIndices>("topk", x, axis, {k, largest})); }
 
 ValuesAndIndices max(const Tensor& x, int axis, bool keepdim) { return extremum(x, axis, keepdim, argmax(x, axis, true)); }
 ValuesAndIndices min(const Tensor& x, int axis, bool keepdim) { return extremum(x, axis, keepdim, argmin(x, axis, true)); }

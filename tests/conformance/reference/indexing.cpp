@@ -118,7 +118,7 @@ void argsort_of(Comparison& c) {
   });
 }
 
-void argtopk_of(Comparison& c) {
+void topk_indices_of(Comparison& c) {
   compare_orders(c, [](const Tensor& x, int64_t k, int axis, bool largest) { return topk(x, k, axis, largest); });
 }
 
@@ -128,7 +128,7 @@ void argtopk_of(Comparison& c) {
     {"index_select", index_select_of},
     {"index_add", index_add_of},
     {"argsort", argsort_of},
-    {"argtopk", argtopk_of},
+    {"argtopk", topk_indices_of},
 });
 
 }  // namespace

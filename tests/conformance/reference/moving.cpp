@@ -21,7 +21,8 @@ Array looked_up(const Tensor& x, const Shape& shape, F&& index, double filler = 
 void roll_of(Comparison& c) {
   const Tensor x = c.rng().normal({3, 5});
   c.expect("value", roll(x, 2), looked_up(x, {3, 5}, [](const Shape& at) { return Shape{at[0], (at[1] + 3) % 5}; }), 0);
-  c.expect("two axes", roll(x, Dims{-1, 6}, Dims{0, 1}), looked_up(x, {3, 5}, [](const Shape& at) { return Shape{(at[0] + 1) % 3, (at[1] + 4) % 5}; }), 0);
+  const auto both = [](const Shape& at) { return Shape{(at[0] + 1) % 3, (at[1] + 4) % 5}; };
+  c.expect("two axes", roll(x, Dims{-1, 6}, Dims{0, 1}), looked_up(x, {3, 5}, both), 0);
 }
 
 void pad_of(Comparison& c) {

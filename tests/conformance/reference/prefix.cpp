@@ -22,10 +22,11 @@ Reference scan_of(Tensor (*scan)(const Tensor&, int, PrefixOptions), double (*f)
           if (!exclusive) before.push_back(look_up(from, at));
           to.values[i] = f(before);
         });
-        c.expect(concat(reverse ? "reverse " : "", exclusive ? "exclusive" : ""), scan(x, 1, {.reverse = reverse, .exclusive = exclusive}), to, tolerance);
+        const PrefixOptions options{.reverse = reverse, .exclusive = exclusive};
+        c.expect(concat("reverse ", reverse, ", exclusive ", exclusive), scan(x, 1, options), to, tolerance);
         const Tensor integers = cast(x, Dtype::i32);
         if (scan == prefix_sum || scan == prefix_prod)
-          c.expect("integers", scan(integers, 1, {}), scan(cast(integers, Dtype::f64), 1, {}).to_vector<double>(), 0);
+          c.expect("integers", scan(integers, 1, options), scan(cast(integers, Dtype::f64), 1, options).to_vector<double>(), 0);
       }
     }
   };
