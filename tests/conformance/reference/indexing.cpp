@@ -128,7 +128,7 @@ void topk_indices_of(Comparison& c) {
     {"index_select", index_select_of},
     {"index_add", index_add_of},
     {"argsort", argsort_of},
-    {"argtopk", topk_indices_of},
+    {"topk_indices", topk_indices_of},
 });
 
 }  // namespace
