@@ -1,10 +1,10 @@
 #include <spool/autograd/saved.h>
 #include <spool/tensor/error.h>
 #include <spool/tensor/parallel.h>
-#include <spool/ops/cpu/index.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/cpu/vec_math.h>
 #include <spool/ops/cross_entropy.h>
+#include <spool/ops/detail/targets.h>
 #include <spool/tensor/copy.h>
 
 #include <cmath>
@@ -13,6 +13,9 @@
 namespace spool {
 namespace {
 
+using detail::count_scored;
+using detail::statistics_type;
+using detail::target_rows;
 using kernels::compute_t;
 
 /// log Σ e^x of a row, in 16 lanes.
@@ -42,35 +45,13 @@ SPOOL_CLONES void gradient_row(const T* x, T* dx, int64_t n, C lse, C scale, C s
 
 constexpr int64_t row_block = 256;
 
-int64_t count_scored(const Tensor& targets, int64_t ignored) {
-  int64_t count = 0;
-  kernels::visit_index("cross_entropy", targets.dtype(), [&]<class I>() {
-    const I* t = static_cast<const I*>(targets.raw());
-    for (int64_t i = 0; i < targets.numel(); ++i) count += int64_t(t[i]) != ignored;
-  });
-  return count;
-}
-
-Dtype statistics_type(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
-
-/// The shape of the targets; throws when they do not fit the logits.
-Shape rows_of(std::string_view op, const Meta& logits, const Meta& targets) {
-  if (!is_float(logits.dtype)) fail_not_float(op, logits.dtype);
-  kernels::require_index(op, targets.dtype);
-  Shape rows = logits.shape;
-  if (rows.empty() || rows.back() == 0) fail<ShapeError>(op, ": logits ", logits.shape, " have no classes");
-  rows.erase(rows.size() - 1);
-  if (targets.shape != rows) fail<ShapeError>(op, ": targets ", targets.shape, " do not fit logits ", logits.shape);
-  return rows;
-}
-
 /// dlogits = dy·(softmax − target distribution) from logits and the rows' log Σ e^logit.
 struct CrossEntropyBackward {
   static constexpr auto name = "cross_entropy_backward";
   static constexpr auto no_gradient = "it is the fused first derivative of cross_entropy";
   using Attrs = CrossEntropyOptions;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
-    const Shape rows = rows_of(name, in[1], in[2]), gradient = attrs.reduction == Reduction::none ? rows : Shape{};
+    const Shape rows = target_rows(name, "logits", in[1], in[2]), gradient = attrs.reduction == Reduction::none ? rows : Shape{};
     if (in[0].shape != gradient || in[3].shape != rows)
       fail<ShapeError>(name, ": gradient ", in[0].shape, " and log-sums ", in[3].shape, " do not fit logits ", in[1].shape);
     if (in[0].dtype != statistics_type(in[1].dtype) || in[3].dtype != statistics_type(in[1].dtype))
@@ -121,7 +102,7 @@ struct CrossEntropy {
   static constexpr auto no_second_order = "its backward is one fused pass";
   using Attrs = CrossEntropyOptions;
   static Inferred infer(const Metas& in, const Attrs& attrs) {
-    const Shape rows = rows_of(name, in[0], in[1]);
+    const Shape rows = target_rows(name, "logits", in[0], in[1]);
     if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing < 1)) fail<ConfigError>(name, ": label_smoothing must be in [0, 1), got ", attrs.label_smoothing);
     const Dtype type = statistics_type(in[0].dtype);
     return {{Meta{attrs.reduction == Reduction::none ? rows : Shape{}, type, in[0].device}}, {Meta{rows, type, in[0].device}}};

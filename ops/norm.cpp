@@ -20,33 +20,45 @@ SPOOL_INLINE C fold(C* lane) {
   return lane[0];
 }
 
+/// What the rounding of a row's mean to C left over: mean(x − mean). Where the mean is large against the deviations it is not small.
+template <class T, class C>
+SPOOL_INLINE C mean_rest(const T* x, int64_t n, C mean) {
+  C lane[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int l = 0; l < lanes; ++l) lane[l] += static_cast<C>(x[i + l]) - mean;
+  for (; i < n; ++i) lane[i % lanes] += static_cast<C>(x[i]) - mean;
+  return fold(lane) / static_cast<C>(n);
+}
+
 /// One row: mean (0 for rms) and 1/√(mean square deviation + eps), then y.
 template <class T, class C>
 SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int64_t n, C eps, bool centred, C* mean_out, C* rstd_out) {
   C lane[lanes] = {};
   int64_t i = 0;
-  C mean = 0;
+  C mean = 0, rest = 0;
   if (centred) {
     for (; i + lanes <= n; i += lanes)
       for (int l = 0; l < lanes; ++l) lane[l] += static_cast<C>(x[i + l]);
     for (; i < n; ++i) lane[i % lanes] += static_cast<C>(x[i]);
     mean = fold(lane) / static_cast<C>(n);
+    rest = mean_rest<T, C>(x, n, mean);
     for (auto& l : lane) l = 0;
   }
   for (i = 0; i + lanes <= n; i += lanes)
     for (int l = 0; l < lanes; ++l) {
-      const C d = static_cast<C>(x[i + l]) - mean;
+      const C d = static_cast<C>(x[i + l]) - mean - rest;
       lane[l] += d * d;
     }
-  for (; i < n; ++i) lane[i % lanes] += (static_cast<C>(x[i]) - mean) * (static_cast<C>(x[i]) - mean);
+  for (; i < n; ++i) lane[i % lanes] += (static_cast<C>(x[i]) - mean - rest) * (static_cast<C>(x[i]) - mean - rest);
   const C rstd = C(1) / std::sqrt(fold(lane) / static_cast<C>(n) + eps);
   if (weight && bias) {
-    for (i = 0; i < n; ++i) y[i] = static_cast<T>((static_cast<C>(x[i]) - mean) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i]));
+    for (i = 0; i < n; ++i) y[i] = static_cast<T>((static_cast<C>(x[i]) - mean - rest) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i]));
   } else if (!centred && weight) {  // rounded before the weight, as LLaMA's reference codes do; nothing for f32
     for (i = 0; i < n; ++i) y[i] = static_cast<T>(static_cast<C>(static_cast<T>(static_cast<C>(x[i]) * rstd)) * static_cast<C>(weight[i]));
   } else {
     for (i = 0; i < n; ++i) {
-      const C scaled = (static_cast<C>(x[i]) - mean) * rstd * (weight ? static_cast<C>(weight[i]) : C(1));
+      const C scaled = (static_cast<C>(x[i]) - mean - rest) * rstd * (weight ? static_cast<C>(weight[i]) : C(1));
       y[i] = static_cast<T>(bias ? scaled + static_cast<C>(bias[i]) : scaled);
     }
   }
@@ -54,13 +66,14 @@ SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int
   *rstd_out = rstd;
 }
 
-/// One row of backward: dx, and the row's part of dweight and dbias. With h = (x − mean)·rstd and g = dy·weight:
+/// One row of backward: dx, and the row's part of dweight and dbias. With h = (x − mean)·rstd (mean to more digits than C has) and g = dy·weight:
 /// dx = rstd·(g − mean(g) − h·mean(g·h)), the middle term only when centred, plus what else flows into x.
 template <class T, class C>
 SPOOL_CLONES void norm_backward_row(const T* dy, const T* x, const T* weight, C mean, C rstd, const T* extra, T* dx, C* dweight, C* dbias, int64_t n, bool centred) {
+  const C rest = centred ? mean_rest<T, C>(x, n, mean) : C(0);
   if (dweight) {
     for (int64_t i = 0; i < n; ++i) {
-      dweight[i] += static_cast<C>(dy[i]) * ((static_cast<C>(x[i]) - mean) * rstd);
+      dweight[i] += static_cast<C>(dy[i]) * ((static_cast<C>(x[i]) - mean - rest) * rstd);
       dbias[i] += static_cast<C>(dy[i]);
     }
   }
@@ -71,17 +84,17 @@ SPOOL_CLONES void norm_backward_row(const T* dy, const T* x, const T* weight, C 
     for (int l = 0; l < lanes; ++l) {
       const C g = static_cast<C>(dy[i + l]) * (weight ? static_cast<C>(weight[i + l]) : C(1));
       total[l] += g;
-      along[l] += g * ((static_cast<C>(x[i + l]) - mean) * rstd);
+      along[l] += g * ((static_cast<C>(x[i + l]) - mean - rest) * rstd);
     }
   for (; i < n; ++i) {
     const C g = static_cast<C>(dy[i]) * (weight ? static_cast<C>(weight[i]) : C(1));
     total[i % lanes] += g;
-    along[i % lanes] += g * ((static_cast<C>(x[i]) - mean) * rstd);
+    along[i % lanes] += g * ((static_cast<C>(x[i]) - mean - rest) * rstd);
   }
   const C a = fold(along) / static_cast<C>(n), b = centred ? fold(total) / static_cast<C>(n) : C(0);
   for (i = 0; i < n; ++i) {
     const C g = static_cast<C>(dy[i]) * (weight ? static_cast<C>(weight[i]) : C(1));
-    const C value = rstd * (g - b - (static_cast<C>(x[i]) - mean) * rstd * a);
+    const C value = rstd * (g - b - (static_cast<C>(x[i]) - mean - rest) * rstd * a);
     dx[i] = static_cast<T>(extra ? value + static_cast<C>(extra[i]) : value);
   }
 }
