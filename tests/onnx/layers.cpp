@@ -56,8 +56,8 @@ Tensors local_response(V v) {
 /// Windows over the axes from 2 on, as axes of their own at the end: x padded with `value`, then unfolded axis by axis.
 Tensor windows(const Tensor& x, V v, const std::vector<int64_t>& kernel, double value) {
   const auto pads = v.attributes.integers("pads"), strides = v.attributes.integers("strides");
-  std::vector<PadWidths> widths(2);
-  for (size_t i = 0; i < kernel.size(); ++i) widths.push_back(pads.empty() ? PadWidths{0, 0} : PadWidths{pads[i], pads[i + kernel.size()]});
+  std::vector<PadWidth> widths(2);
+  for (size_t i = 0; i < kernel.size(); ++i) widths.push_back(pads.empty() ? PadWidth{0, 0} : PadWidth{pads[i], pads[i + kernel.size()]});
   Tensor y = pad(x, widths, {.value = value});
   for (size_t i = 0; i < kernel.size(); ++i) y = unfold(y, int(i) + 2, kernel[i], strides.empty() ? 1 : strides[i]);
   return y;
@@ -114,7 +114,7 @@ Tensor weighted(V v, F&& loss) {
   }
 }
 Tensors negative_log_likelihood(V v) {
-  return {weighted(v, [&](const CrossEntropyOptions& options) { return nll_loss(classes_last(v.in(0)), v.in(1), options); })};
+  return {weighted(v, [&](const CrossEntropyOptions& options) { return nll_loss(classes_last(v.in(0)), v.in(1), NllOptions{.reduction = options.reduction, .ignore_index = options.ignore_index}); })};
 }
 Tensors softmax_cross_entropy(V v) {
   const Tensor loss = weighted(v, [&](const CrossEntropyOptions& options) { return cross_entropy(classes_last(v.in(0)), v.in(1), options); });

@@ -62,8 +62,12 @@ Tensors top(V v) {
 }
 /// 1 at the largest element along an axis.
 Tensors hardmax(V v) {
-  const int axis = axis_of(v, -1), last = v.in().dims() - 1;
-  return {transpose(one_hot(argmax(v.in(), axis), v.in().size(axis), v.in().dtype()), last, last)};
+  const int axis = normalize_axis("hardmax", axis_of(v, -1), v.in().shape());
+  const Tensor hot = one_hot(argmax(v.in(), axis), v.in().size(axis), v.in().dtype());
+  Dims order;
+  for (int i = 0; i < hot.dims() - 1; ++i) order.push_back(i);
+  order.insert(axis, hot.dims() - 1);
+  return {permute(hot, order)};
 }
 
 [[maybe_unused]] const bool added = add_translations({

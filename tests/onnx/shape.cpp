@@ -31,7 +31,7 @@ Tensors transposed(V v) {
   return {permute(v.in(), order)};
 }
 Tensors unsqueezed(V v) {
-  const auto axes = v.numbers(1);
+  const auto axes = v.has(1) ? v.numbers(1) : v.attributes.integers("axes");
   const int dims = v.in().dims() + int(axes.size());
   std::vector<int64_t> places;
   for (const int64_t axis : axes) places.push_back(axis < 0 ? axis + dims : axis);
@@ -42,7 +42,7 @@ Tensors unsqueezed(V v) {
 }
 Tensors squeezed(V v) {
   Tensor y = v.in();
-  for (const int64_t axis : v.numbers(1)) y = squeeze(y, int(axis));
+  for (const int64_t axis : v.has(1) ? v.numbers(1) : v.attributes.integers("axes")) y = squeeze(y, int(axis));
   return {y};
 }
 /// Both shapes broadcast against each other.
@@ -79,7 +79,7 @@ Tensors padded(V v) {
   const auto widths = v.numbers(1);
   const int dims = v.in().dims();
   const std::string mode = v.attributes.text("mode", "constant");
-  std::vector<PadWidths> all;
+  std::vector<PadWidth> all;
   for (int i = 0; i < dims; ++i) all.push_back({widths[size_t(i)], widths[size_t(i + dims)]});
   return {pad(v.in(), all, {.mode = mode == "edge" ? PadMode::edge : mode == "reflect" ? PadMode::reflect : PadMode::constant, .value = v.has(2) ? v.in(2).item() : 0})};
 }
@@ -141,7 +141,7 @@ Tensors hot(V v) {
   Dims order;
   for (int i = 0; i < on.dims() - 1; ++i) order.push_back(i);
   const int64_t axis = v.attributes.integer("axis", -1);
-  order.insert(order.begin() + (axis < 0 ? axis + on.dims() : axis), on.dims() - 1);
+  order.insert(int(axis < 0 ? axis + on.dims() : axis), on.dims() - 1);
   return {permute(where(greater(on, 0.5), full({}, values[1], on.dtype()), full({}, values[0], on.dtype())), order)};
 }
 Tensors like_eye(V v) {

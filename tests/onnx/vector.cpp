@@ -1,6 +1,8 @@
 #include "vector.h"
 
-#include <onnx/onnx-ml.pb.h>
+#define ONNX_ML 1
+#define ONNX_NAMESPACE onnx
+#include <onnx/onnx_pb.h>
 
 #include <cstdlib>
 #include <cstring>
