@@ -125,6 +125,27 @@ TEST(Cases, B5VarianceOfALargeMean) {
   both(from({-9.9e-4, -9.9e-4, 9.9e-4, 9.9e-4}), 1e-12, {-0.99999949, -0.99999949, 0.99999949, 0.99999949}, 1e-7, "a variance below 1e-6");
 }
 
+/// Their gradients too: in f32 what they are in f64 of the same numbers.
+TEST(Cases, B5GradientsAtALargeMean) {
+  Values numbers;
+  for (int i = 0; i < 48; ++i) numbers.push_back(double(float(10000 + i % 16 * 1e-3)));
+  const Tensor u = Rng(8).normal({3, 16}), weight = Rng(9).normal({16});
+  for (const bool groups : {false, true}) {
+    std::vector<Values> all;
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+      const Tensor x = from(numbers, Shape{3, 16}, dtype).requires_grad(true), w = cast(weight, dtype).requires_grad(true);
+      Tape tape;
+      const Tensor y = groups ? group_norm(x, 1, w) : layer_norm(x, w);
+      const Tensors g = tape.gradient({y}, {x, w}, {cast(u, dtype)});
+      for (size_t i = 0; i < 2; ++i) {
+        const double scale = amax(abs(g[i])).item();
+        if (dtype == Dtype::f32) all.push_back(values_of(g[i] / scale));
+        else expect_near(all[i], values_of(g[i] / scale), 1e-5);
+      }
+    }
+  }
+}
+
 TEST(Cases, B7TheTwoGelus) {
   expect_near(values_of(gelu(f64({1, 3, -1}))), {0.8413447460685429, 2.99595030590511, -0.15865525393145707}, 1e-15);
   expect_near(values_of(gelu(f64({1, 3, -1}), Gelu::tanh)), {0.8411919906082768, 2.996362607918227, -0.15880800939172324}, 1e-15);
