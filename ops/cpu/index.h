@@ -20,15 +20,17 @@ void visit_index(std::string_view op, Dtype dtype, F&& f) {
 }
 
 /// Throws IndexError for the first index outside [0, count) that is not `except`. `indices` may have any strides; the position is that in
-/// row-major order.
+/// row-major order, as it was before expand() repeated them.
 inline void check_indices(std::string_view op, const Tensor& indices, int64_t count, int64_t except = -1, bool has_exception = false) {
   visit_index(op, indices.dtype(), [&]<class I>() {
     const I* id = static_cast<const I*>(indices.raw());
-    const Shape& shape = indices.shape();
     const Strides& strides = indices.strides();
+    Shape shape = indices.shape();
+    for (int axis = 0; axis < shape.size(); ++axis)
+      if (strides[axis] == 0 && shape[axis] > 1) shape[axis] = 1;
     const int inner = shape.size() - 1;
-    const int64_t columns = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : strides.back();
-    for (int64_t row = 0, position = 0; position < indices.numel(); ++row) {
+    const int64_t all = numel(shape), columns = shape.empty() ? 1 : shape.back(), step = shape.empty() ? 0 : strides.back();
+    for (int64_t row = 0, position = 0; position < all; ++row) {
       const I* from = id;
       int64_t rest = row;
       for (int axis = inner - 1; axis >= 0; --axis) {

@@ -1,35 +1,12 @@
 // Values and gradients at the places where engines have gone wrong: ties, zeros, infinities, broadcasting, empty and 0-d tensors.
-#include <spool/spool.h>
-
-#include <gtest/gtest.h>
+#include "values.h"
 
 #include <cmath>
-#include <limits>
 
 namespace spool {
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-using Values = std::vector<double>;
-
-Tensor leaf(Tensor t) { return t.requires_grad(true); }
-Tensor f64(std::initializer_list<double> values) { return from(values, {}, Dtype::f64); }
-Values values_of(const Tensor& t) { return t.to_vector<double>(); }
-
-/// Gradient of Σ f(x).
-template <class F>
-Values gradient_of(const Tensor& x, F f) {
-  leaf(x);
-  x.set_grad({});
-  Tape tape;
-  tape.backward(sum(f(x)));
-  return values_of(x.grad());
-}
-
-void expect_near(const Values& got, const Values& want, double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i] == want[i] || std::abs(got[i] - want[i]) <= tolerance) << "element " << i << ": " << got[i] << ", expected " << want[i];
-}
+using namespace test;
 
 TEST(Values, WhereNeedsTheMaskBeforeTheBadOp) {
   const Tensor x = f64({-1, -4});

@@ -1,0 +1,90 @@
+// Shapes of gradients, norms of any rank, and offsets beyond 32 bits.
+#include "values.h"
+
+#include <spool/tensor/error.h>
+
+namespace spool {
+namespace {
+
+using namespace test;
+
+TEST(Cases, A6ABroadcastThatStretchesNothingSumsNothing) {
+  const Tensor a = leaf(f64({1, 2, 3, 4, 5}));
+  Tape tape;
+  tape.backward(sum(expand(a, {5}) * f64({1, 2, 3, 4, 5})));
+  EXPECT_EQ(a.grad().shape(), Shape{5});
+  EXPECT_EQ(values_of(a.grad()), (Values{1, 2, 3, 4, 5}));
+}
+
+TEST(Cases, A16AFullReductionHasNoAxesNorHasItsGradient) {
+  EXPECT_EQ(sum(ones({5})).shape(), Shape{});
+  const Tensor x = leaf(scalar(3, Dtype::f64));
+  Tape tape;
+  tape.backward(sum(x));
+  EXPECT_EQ(x.grad().shape(), Shape{});
+  EXPECT_EQ(x.grad().item(), 1);
+}
+
+/// The result and all gradients of a norm, as numbers.
+template <class F>
+std::vector<Values> norm_and_gradients(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& upstream, F&& norm) {
+  const Tensors in = {leaf(x.detach()), leaf(weight.detach()), leaf(bias.detach())};
+  Tape tape;
+  const Tensor y = norm(in[0], in[1], in[2]);
+  std::vector<Values> all = {values_of(y)};
+  for (const Tensor& g : tape.gradient({y}, in, {upstream})) all.push_back(g.defined() ? values_of(g) : Values{});
+  return all;
+}
+
+TEST(Cases, A18NormsOfThreeAxesEqualThoseOfTheirRows) {
+  const Tensor x = normal({2, 3, 4}, RandomKey(1)), upstream = normal({2, 3, 4}, RandomKey(2)), weight = normal({4}, RandomKey(3)),
+               bias = normal({4}, RandomKey(4));
+  const auto both = [&](auto&& norm) {
+    const auto whole = norm_and_gradients(x, weight, bias, upstream, norm);
+    EXPECT_EQ(norm_and_gradients(reshape(x, {6, 4}), weight, bias, reshape(upstream, {6, 4}), norm), whole);
+    const Tensor turned = transpose(contiguous(transpose(x)));
+    ASSERT_FALSE(turned.is_contiguous());
+    EXPECT_EQ(norm_and_gradients(turned, weight, bias, upstream, norm), whole);
+  };
+  both([](const Tensor& t, const Tensor& w, const Tensor& b) { return layer_norm(t, w, b); });
+  both([](const Tensor& t, const Tensor& w, const Tensor&) { return rms_norm(t, w); });
+}
+
+TEST(Cases, B8OffsetsBeyond32Bits) {
+  EXPECT_EQ(select(empty({24901, 8, 128, 128}, Dtype::f32, meta()), 0, 16384).offset(), 2'147'483'648);
+  const Tensor flat = empty({16385, 131072}, Dtype::f32, meta());
+  EXPECT_EQ(select(select(flat, 0, 16384), 0, 3).offset(), 2'147'483'651);
+  EXPECT_EQ(narrow(flat, 0, 16384, 1).offset(), 2'147'483'648);
+  EXPECT_EQ(flip(flat, Dims{0, 1}).offset(), 16385 * int64_t(131072) - 1);
+}
+
+TEST(Cases, B8AViewOfMoreThanFourGigaElementsNeedsNoMemory) {
+  const int64_t n = int64_t(1) << 33, far = n - 7;
+  const Tensor x = f64({3}).view_as({n}, {0}, 0);
+  EXPECT_EQ(x.numel(), 8'589'934'592);
+  EXPECT_EQ(sum(slice(x, 0, far - 1000, far)).item(), 3000);
+  EXPECT_EQ(slice(x, 0, slice_end, slice_end, -3).numel(), n / 3 + 1);
+  EXPECT_EQ(values_of(narrow(x, 0, n - 5, 5)), Values(5, 3));
+  EXPECT_EQ(refusal<ShapeError>([&] { narrow(x, 0, n - 5, 6); }), "narrow: 6 elements from 8589934587 leave axis 0 of shape [8589934592]");
+  const Tensor index = from(std::initializer_list<double>{double(far), 0, double(n - 1)}, {}, Dtype::i64);
+  EXPECT_EQ(values_of(gather(x, 0, index)), Values(3, 3));
+  EXPECT_EQ(values_of(index_select(x, 0, index)), Values(3, 3));
+  EXPECT_EQ(refusal<IndexError>([&] { index_select(x, 0, index + 1.0); }),
+            "index_select: index 8589934592 at position 2 is out of range for 8589934592");
+  EXPECT_EQ(unfold(x, 0, 2, 4).shape(), (Shape{n / 4, 2}));
+  EXPECT_EQ(values_of(select(unfold(x, 0, 2, 4), 0, -1)), Values(2, 3));
+}
+
+TEST(Cases, B8ResultsOfMoreThanFourGigaElementsArePlanned) {
+  const int64_t n = int64_t(1) << 33;
+  const Tensor x = empty({n}, Dtype::u8, meta()), y = empty({2, n}, Dtype::f32, meta());
+  EXPECT_EQ(argmax(x, 0).dtype(), Dtype::i64);
+  EXPECT_EQ(argmax(y, 1).shape(), Shape{2});
+  EXPECT_EQ(prefix_sum(x, 0).nbytes(), 8 * n);
+  EXPECT_EQ(pad(y, 1, {3, 4}).shape(), (Shape{2, n + 7}));
+  EXPECT_EQ(topk(y, 5).indices.shape(), (Shape{2, 5}));
+  EXPECT_EQ(tile(y, 2).numel(), 4 * n);
+}
+
+}  // namespace
+}  // namespace spool
