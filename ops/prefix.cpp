@@ -100,7 +100,7 @@ struct PrefixProd : Prefix<PrefixProd> {
   static std::vector<Sample> samples(Rng& rng) {
     auto all = Prefix<PrefixProd>::samples(rng);
     const Tensor zeros_among = from({{2, 0, 3, 4}, {0, 2, 3, 1}, {2, 3, 1, 0}, {2, 0, 0, 3}}, Dtype::f64);
-    for (const bool exclusive : {false, true}) all.push_back({"zeros", {zeros_among}, attrs_ptr(Attrs{1, {.exclusive = exclusive}})});
+    for (const bool exclusive : {false, true}) all.push_back({exclusive ? "zeros, exclusive" : "zeros", {zeros_among}, attrs_ptr(Attrs{1, {.exclusive = exclusive}})});
     return all;
   }
 };

@@ -95,7 +95,7 @@ struct PrefixExtremum {
                             {"no columns", {rng.normal({3, 0})}, {}}};
     all[2].check_gradient = all[3].check_gradient = false;  // the first result is infinite
     for (const bool reverse : {false, true})
-      all.push_back({"ties and extremes", {awkward}, attrs_ptr(Attrs{1, {.reverse = reverse}}), false});
+      all.push_back({reverse ? "ties and extremes, reversed" : "ties and extremes", {awkward}, attrs_ptr(Attrs{1, {.reverse = reverse}}), false});
     return all;
   }
   static std::vector<BadSample> bad() {

@@ -41,10 +41,17 @@ void each_order(const Kernel& kernel, int64_t n, int64_t k, bool descending, F&&
   });
 }
 
-std::vector<Tensor> awkward_rows(Rng& rng) {
+/// Ties, extremes and other types, in both directions: attrs(direction).
+template <class F>
+void add_awkward(std::vector<Sample>& all, Rng& rng, F&& attrs) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-  return {from({{1, 2, 2, 0}, {0, 0, 0, 0}, {1, nan, 3, nan}, {inf, -inf, nan, -inf}}, Dtype::f64), rng.integers({3, 9}, -3, 3, Dtype::i32),
-          rng.booleans({7})};
+  const Tensor ties = from({{1, 2, 2, 0}, {0, 0, 0, 0}, {1, nan, 3, nan}, {inf, -inf, nan, -inf}}, Dtype::f64);
+  for (const bool down : {false, true}) {
+    const std::string direction = down ? ", down" : ", up";
+    all.push_back({"ties and extremes" + direction, {ties}, attrs(down)});
+    all.push_back({"integers" + direction, {rng.integers({3, 9}, -3, 3, Dtype::i32)}, attrs(down)});
+    all.push_back({"booleans" + direction, {rng.booleans({7})}, attrs(down)});
+  }
 }
 
 Cost order_cost(const Metas& in, double rounds) { return {rounds * double(numel(in[0].shape)), double(in[0].nbytes())}; }
@@ -72,8 +79,7 @@ struct Argsort {
                             {"descending", {rng.normal({2, 3, 5})}, attrs_ptr(Attrs{true})},
                             {"no rows", {rng.normal({0, 4})}, {}},
                             {"of nothing", {rng.normal({2, 0})}, {}}};
-    for (const bool descending : {false, true})
-      for (const Tensor& x : awkward_rows(rng)) all.push_back({"ties and extremes", {x}, attrs_ptr(Attrs{descending})});
+    add_awkward(all, rng, [](bool down) { return attrs_ptr(Attrs{down}); });
     return all;
   }
   static std::vector<BadSample> bad() { return {{"0-d", {scalar(1)}, {}, "argsort: needs an axis, got shape []"}}; }
@@ -117,8 +123,7 @@ struct TopkIndices {
                             {"all", {rng.normal({3, 4})}, attrs_ptr(Attrs{4})},
                             {"none", {rng.normal({3, 4})}, attrs_ptr(Attrs{0})},
                             {"no rows", {rng.normal({0, 4})}, attrs_ptr(Attrs{3})}};
-    for (const bool largest : {false, true})
-      for (const Tensor& x : awkward_rows(rng)) all.push_back({"ties and extremes", {x}, attrs_ptr(Attrs{3, largest})});
+    add_awkward(all, rng, [](bool down) { return attrs_ptr(Attrs{3, down}); });
     return all;
   }
   static std::vector<BadSample> bad() {

@@ -122,6 +122,20 @@ TEST(Indexing, OrdersAreStableAndNanIsLargest) {
   EXPECT_EQ(values_of(amax(deep, 4)), values_of(select(values, 4, 3)));
 }
 
+TEST(Indexing, LongRowsOfEqualsKeepTheirOrder) {
+  const Tensor x = floor(uniform({1000}, RandomKey(5), 0, 3));
+  const Values v = values_of(x);
+  for (const bool descending : {false, true}) {
+    Values order;
+    for (size_t i = 0; i < v.size(); ++i) order.push_back(double(i));
+    const auto before = [&](double a, double b) { return descending ? v[size_t(a)] > v[size_t(b)] : v[size_t(a)] < v[size_t(b)]; };
+    std::stable_sort(order.begin(), order.end(), before);
+    EXPECT_EQ(values_of(argsort(x, 0, descending)), order);
+    order.resize(100);
+    EXPECT_EQ(values_of(topk(x, 100, 0, descending).indices), order);
+  }
+}
+
 TEST(Indexing, OneGradientGathersWhatManyFetch) {
   const Tensor x = leaf(zeros({1000, 16}));
   const auto ledger = std::make_shared<Ledger>();

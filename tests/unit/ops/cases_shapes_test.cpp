@@ -1,6 +1,8 @@
 // Shapes of gradients, norms of any rank, and offsets beyond 32 bits.
 #include "values.h"
 
+#include "tests/support.h"
+
 #include <spool/tensor/error.h>
 
 namespace spool {
@@ -73,6 +75,23 @@ TEST(Cases, B8AViewOfMoreThanFourGigaElementsNeedsNoMemory) {
             "index_select: index 8589934592 at position 2 is out of range for 8589934592");
   EXPECT_EQ(unfold(x, 0, 2, 4).shape(), (Shape{n / 4, 2}));
   EXPECT_EQ(values_of(select(unfold(x, 0, 2, 4), 0, -1)), Values(2, 3));
+}
+
+TEST(Cases, B8ElementsBeyond32BitsAreReached) {
+  SKIP_IN_SLOW_BUILD();
+  const int64_t rows = 16385, columns = 131072, far = rows * columns - 3;  // above 2^31; pages that nobody touches take no memory
+  const Tensor x = empty({rows, columns}, Dtype::u8), flat = reshape(x, {rows * columns});
+  uint8_t* bytes = x.data<uint8_t>();
+  for (int64_t i = 0; i < columns; ++i) bytes[(rows - 1) * columns + i] = 1;
+  bytes[far] = 7;
+  const Tensor index = from(std::initializer_list<double>{double(far), double(far - 1)}, {}, Dtype::i64);
+  EXPECT_EQ(values_of(gather(flat, 0, index)), (Values{7, 1}));
+  EXPECT_EQ(values_of(index_select(flat, 0, index)), (Values{7, 1}));
+  EXPECT_EQ(values_of(select(index_select(x, 0, i64({16384})), 1, columns - 3)), Values{7});
+  EXPECT_EQ(sum(select(x, 0, 16384)).item(), double(columns - 1 + 7));
+  EXPECT_EQ(values_of(narrow(flat, 0, far - 1, 3)), (Values{1, 7, 1}));
+  EXPECT_EQ(values_of(select(unfold(flat, 0, 2, 1), 0, far)), (Values{7, 1}));
+  EXPECT_EQ(values_of(select(flip(flat, 0), 0, 2)), Values{7});
 }
 
 TEST(Cases, B8ResultsOfMoreThanFourGigaElementsArePlanned) {

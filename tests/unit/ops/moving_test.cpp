@@ -3,6 +3,8 @@
 
 #include <spool/tensor/error.h>
 
+#include <algorithm>
+
 namespace spool {
 namespace {
 
@@ -45,6 +47,19 @@ TEST(Moving, PadsInFourModes) {
   EXPECT_EQ(refusal<ShapeError>([] { pad(zeros({0}), 0, {1, 0}, {.mode = PadMode::edge}); }),
             "pad: axis 0 of shape [0] is too short for a width of 1 in mode edge");
   EXPECT_EQ(refusal<ShapeError>([&] { pad(x, {{1, 1}, {0, 0}}); }), "pad: 2 widths for the axes of shape [3]");
+}
+
+TEST(Moving, PadsArePlannedAsTheyRun) {
+  const auto bytes = [](PadMode mode, Device device) {
+    const With mine(&Ambient::ledger, std::make_shared<Ledger>());
+    const Tensor x = leaf(empty({7, 5}, Dtype::f32, device));
+    if (!device.meta) std::fill_n(x.data<float>(), 35, 1.f);
+    Tape tape;
+    tape.backward(sum(pad(x, {{2, 3}, {1, 4}}, {.mode = mode})));
+    return std::pair(ambient().ledger->peak(), ambient().ledger->allocations());
+  };
+  for (const PadMode mode : {PadMode::constant, PadMode::edge, PadMode::reflect, PadMode::wrap})
+    EXPECT_EQ(bytes(mode, cpu), bytes(mode, meta())) << "mode " << int(mode);
 }
 
 TEST(Moving, WindowsShareMemoryAndTheirGradientsAddUp) {
