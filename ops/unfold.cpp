@@ -45,17 +45,20 @@ struct UnfoldBackward {
     for (int i = 0; i < axis; ++i) outer *= shape[i];
     for (int i = axis + 1; i < shape.size(); ++i) inner *= shape[i];
     const int64_t whole = shape[axis], size = attrs.size, step = attrs.step, count = k.in(0).shape()[axis];
-    const int64_t overlap = std::min(count, size / step + 1);
+    const int64_t rows = outer * whole, work = std::max<int64_t>(1, inner * std::min(count, size / step + 1));
+    const int64_t group = std::max<int64_t>(1, 16384 / work);
     visit_float(name, k.out().dtype(), [&]<class T>() {
       const T* g = static_cast<const T*>(k.in(0).raw());
       T* dx = static_cast<T*>(k.out().raw());
-      parallel_blocks(outer * whole, inner * overlap, [&](int64_t row) {
-        const int64_t i = row % whole, first = i < size ? 0 : (i - size) / step + 1, last = std::min(count - 1, i / step);
-        const T* from = g + row / whole * count * inner * size;
-        for (int64_t c = 0; c < inner; ++c) {
-          accumulate_t<T> sum = 0;
-          for (int64_t w = first; w <= last && i - w * step < size; ++w) sum += accumulate_t<T>(from[(w * inner + c) * size + i - w * step]);
-          dx[row * inner + c] = static_cast<T>(sum);
+      parallel_blocks((rows + group - 1) / group, group * work, [&](int64_t block) {
+        for (int64_t row = block * group; row < std::min(rows, (block + 1) * group); ++row) {
+          const int64_t i = row % whole, first = i < size ? 0 : (i - size) / step + 1, last = std::min(count - 1, i / step);
+          const T* from = g + row / whole * count * inner * size;
+          for (int64_t c = 0; c < inner; ++c) {
+            accumulate_t<T> sum = 0;
+            for (int64_t w = first; w <= last; ++w) sum += accumulate_t<T>(from[(w * inner + c) * size + i - w * step]);
+            dx[row * inner + c] = static_cast<T>(sum);
+          }
         }
       });
     });
