@@ -117,7 +117,7 @@ REGISTER_OP(Conv1d);
 
 /// inputs: dy, weight. dx[b, i, t·stride + j·dilation − left] += Σ_o weight[o, i, j]·dy[b, o, t]: also called a transposed convolution.
 struct Conv1dInput {
-  static constexpr auto name = "conv1d_input";
+  static constexpr auto name = "conv1d_input_backward";
   using Attrs = Conv1dAttrs;
   static Conv1dSizes sizes(const Metas& in, const Attrs& attrs) {
     const Shape &dy = in[0].shape, &weight = in[1].shape;
@@ -156,15 +156,15 @@ struct Conv1dInput {
             {"no batch", {rng.normal({0, 2, 6}), rng.normal({2, 3, 2})}, attrs_ptr(Attrs{.length = 7})}};
   }
   static std::vector<BadSample> bad() {
-    return {{"axes", {zeros({5}), zeros({6, 4, 3})}, attrs_ptr(Attrs{.length = 5}), "conv1d_input: needs dy [batch, out, length] and weight"},
-            {"gradient", {zeros({2, 6, 4}), zeros({6, 4, 3})}, attrs_ptr(Attrs{.length = 5}), "conv1d_input: gradient [2, 6, 4] does not fit a result of [2, 6, 3]"}};
+    return {{"axes", {zeros({5}), zeros({6, 4, 3})}, attrs_ptr(Attrs{.length = 5}), "conv1d_input_backward: needs dy [batch, out, length] and weight"},
+            {"gradient", {zeros({2, 6, 4}), zeros({6, 4, 3})}, attrs_ptr(Attrs{.length = 5}), "conv1d_input_backward: gradient [2, 6, 4] does not fit a result of [2, 6, 3]"}};
   }
 };
 REGISTER_OP(Conv1dInput);
 
 /// inputs: dy, x. dweight[o, i, j] = Σ_b Σ_t dy[b, o, t]·x[b, g + i, t·stride + j·dilation − left]
 struct Conv1dWeight {
-  static constexpr auto name = "conv1d_weight";
+  static constexpr auto name = "conv1d_weight_backward";
   using Attrs = Conv1dAttrs;
   static Conv1dSizes sizes(const Metas& in, const Attrs& attrs) {
     const Shape &dy = in[0].shape, &x = in[1].shape;
@@ -204,9 +204,9 @@ struct Conv1dWeight {
             {"no batch", {rng.normal({0, 2, 6}), rng.normal({0, 3, 7})}, attrs_ptr(Attrs{.kernel = 2})}};
   }
   static std::vector<BadSample> bad() {
-    return {{"axes", {zeros({5}), zeros({2, 4, 5})}, attrs_ptr(Attrs{.kernel = 3}), "conv1d_weight: needs dy [batch, out, length] and x"},
-            {"groups", {zeros({2, 6, 3}), zeros({2, 4, 5})}, attrs_ptr(Attrs{.groups = 0, .kernel = 3}), "conv1d_weight: groups must be at least 1, got 0"},
-            {"gradient", {zeros({2, 6, 4}), zeros({2, 4, 5})}, attrs_ptr(Attrs{.kernel = 3}), "conv1d_weight: gradient [2, 6, 4] does not fit a result of [2, 6, 3]"}};
+    return {{"axes", {zeros({5}), zeros({2, 4, 5})}, attrs_ptr(Attrs{.kernel = 3}), "conv1d_weight_backward: needs dy [batch, out, length] and x"},
+            {"groups", {zeros({2, 6, 3}), zeros({2, 4, 5})}, attrs_ptr(Attrs{.groups = 0, .kernel = 3}), "conv1d_weight_backward: groups must be at least 1, got 0"},
+            {"gradient", {zeros({2, 6, 4}), zeros({2, 4, 5})}, attrs_ptr(Attrs{.kernel = 3}), "conv1d_weight_backward: gradient [2, 6, 4] does not fit a result of [2, 6, 3]"}};
   }
 };
 REGISTER_OP(Conv1dWeight);

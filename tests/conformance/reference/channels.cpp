@@ -104,8 +104,8 @@ void group_norm_of(Comparison& c, bool backward) {
 
 [[maybe_unused]] const bool added = add_references({
     {"conv1d", conv1d_of(Part::value)},
-    {"conv1d_input", conv1d_of(Part::input)},
-    {"conv1d_weight", conv1d_of(Part::weight)},
+    {"conv1d_input_backward", conv1d_of(Part::input)},
+    {"conv1d_weight_backward", conv1d_of(Part::weight)},
     {"group_norm", [](Comparison& c) { group_norm_of(c, false); }},
     {"group_norm_backward", [](Comparison& c) { group_norm_of(c, true); }},
 });
