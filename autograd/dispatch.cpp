@@ -2,6 +2,7 @@
 #include <spool/autograd/recompute_ops.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
+#include <spool/tensor/profiler.h>
 
 #include <algorithm>
 #include <map>
@@ -109,6 +110,11 @@ Tensors run(const OpInfo& op, std::span<const Tensor> inputs, const void* attrs)
     }
     if (!outputs[0].device().meta) {
       const std::span<std::byte> bytes = scratch ? std::span(scratch->data, size_t(scratch->bytes)) : std::span<std::byte>();
+      Timed timed;
+      if (timed) {
+        const Cost cost = op.cost(in, attrs);
+        timed.work(cost.flops, cost.bytes);
+      }
       op.cpu({dense.empty() ? inputs : std::span<const Tensor>(dense), outputs, residuals, bytes}, attrs);
     }
   }

@@ -2,6 +2,7 @@
 #include <spool/tensor/ambient.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
+#include <spool/tensor/profiler.h>
 
 #include <cmath>
 #include <map>
@@ -127,7 +128,11 @@ void Optimizer::step() {
     State& state = states_[i];
     ++state.steps;
     bump_version(p);
-    if (!p.device().meta && p.numel() > 0) update({p, p.grad(), state.slots, state.master, state.steps});
+    if (p.device().meta || p.numel() == 0) continue;
+    double bytes = 2.0 * double(p.nbytes()) + double(p.grad().nbytes()) + (state.master.defined() ? 2.0 * double(state.master.nbytes()) : 0);
+    for (const Tensor& slot : state.slots) bytes += 2.0 * double(slot.nbytes());
+    const Timed timed(10.0 * double(p.numel()), bytes);
+    update({p, p.grad(), state.slots, state.master, state.steps});
   }
   ++steps_;
 }

@@ -10,6 +10,8 @@
 
 namespace spool {
 
+class Profiler;
+
 struct Ambient {
   std::shared_ptr<Ledger> ledger;        ///< Never null.
   std::shared_ptr<Allocator> allocator;  ///< Never null.
@@ -17,6 +19,7 @@ struct Ambient {
   uint32_t path = 0;     ///< Interned module path.
   const char* op = "";   ///< Op that is running.
   const char* phase = "";  ///< Part of the step that is running, see Phase.
+  Profiler* profiler = nullptr;  ///< Who times the kernels, see profiler.h; nobody by default.
   RandomKey random;      ///< Stream from which dropout and its kind draw.
 };
 

@@ -1,6 +1,7 @@
 #include <spool/tensor/ambient.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
+#include <spool/tensor/profiler.h>
 #include <spool/tensor/strided.h>
 
 namespace spool {
@@ -113,6 +114,8 @@ void accumulate(const Tensor& to, const Tensor& from) {
   if (to.dtype() != from.dtype()) fail<DtypeError>("accumulate: ", dtype_name(to.dtype()), " and ", dtype_name(from.dtype()), " differ");
   bump_version(to);
   if (to.device().meta || to.numel() == 0) return;
+  const With op(&Ambient::op, "accumulate");
+  const Timed timed(double(to.numel()), 3.0 * double(to.nbytes()));
   visit_float("accumulate", to.dtype(), [&]<class T>() {
     T* target = static_cast<T*>(to.raw());
     const T* source = static_cast<const T*>(from.raw());

@@ -107,7 +107,7 @@ int run(const TrainCommand& command) {
   RunConfig config = options.resolve();
   if (const auto choice = options.fit(config)) fmt::print(stderr, "{}", budget_text(*choice));
   const std::filesystem::path out = command.out.empty() ? std::filesystem::path("runs") / config.name : command.out;
-  const RunOutcome r = run_training(config, {.out = out, .source_dir = command.source_dir, .hf = command.config.hf, .resume = command.resume, .limit = limit, .resident = command.resident});
+  const RunOutcome r = run_training(config, {.out = out, .source_dir = command.source_dir, .hf = command.config.hf, .resume = command.resume, .limit = limit, .profile = command.profile, .resident = command.resident});
   const Json growth = r.process_growth ? Json(*r.process_growth) : Json(), outside = r.process_growth ? Json(*r.process_growth - r.planned_peak) : Json();
   if (command.json) {
     print_json({{"schema", "spool.train/1"}, {"steps", r.steps}, {"loss", number(r.loss)},

@@ -38,6 +38,7 @@ struct TrainCommand {
   int64_t resident = 0;  ///< See RunOptions.
   std::filesystem::path out, source_dir;
   std::optional<std::string> limit;  ///< A size, see parse_bytes.
+  std::optional<std::filesystem::path> profile;  ///< See RunOptions.
   bool resume = false, json = false;
 };
 int run(const TrainCommand& command);  ///< 0, or 130 / 143 after a signal.

@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
   train_app->add_option("--seed", train.config.seed, "Seed of everything random");
   train_app->add_option("--out", train.out, "The run's directory (default: runs/NAME)");
   train_app->add_option("--limit", train.limit, "Bytes that a step may need, such as 2GiB: when it needs more, a report and no training");
+  train_app->add_option("--profile", train.profile, "Write when each kernel of ten steps ran as a trace for Perfetto or chrome://tracing, and print the costliest ops");
   train_app->add_flag("--resume", train.resume, "Go on from the newest checkpoint in --out");
   train_app->add_flag("--json", train.json, "One JSON document on stdout");
 

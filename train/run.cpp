@@ -20,6 +20,7 @@
 #include "train/loaded.h"
 #include "train/metrics.h"
 #include "train/process_memory.h"
+#include "train/profile_report.h"
 #include "train/run_report.h"
 #include "train/step.h"
 
@@ -66,6 +67,9 @@ struct Training {
   StepPlan plan;
   std::shared_ptr<Arena> arena_full, arena_chunked;
   Plan measured;
+  Profiler profiler;
+  int64_t profiled_steps = 0;
+  double profiled_seconds = 0;
 
   Training(const RunConfig& c, const RunOptions& o)
       : config(c),
@@ -81,6 +85,9 @@ struct Training {
     arena_full.reset();
     arena_chunked.reset();
   }
+
+  /// Ten steps after the first two, which make what is made once; all of a run that is shorter.
+  bool profiled(int64_t step, int64_t first) const { return options.profile && profiled_steps < 10 && (step >= first + 2 || config.train.steps - first < 4); }
 
   /// Runs in the arena of its plan. The micro-batches themselves are part of the plan.
   StepResult step(int64_t index, Batch batch, bool record) {
@@ -182,8 +189,16 @@ RunOutcome train(Training& run) {
     const double begin = now();
     Batch batch = run.data.train(step);
     const int64_t scored = batch.scored, bytes = batch.bytes, read = batch.rows * (batch.seq - 1);
-    const StepResult result = run.step(step, std::move(batch), step == steps - 1);
+    const bool profiled = run.profiled(step, first);
+    const StepResult result = [&] {
+      const With<Profiler*> on(&Ambient::profiler, profiled ? &run.profiler : nullptr);
+      return run.step(step, std::move(batch), step == steps - 1);
+    }();
     training_seconds += now() - begin;
+    if (profiled) {
+      ++run.profiled_steps;
+      run.profiled_seconds += now() - begin;
+    }
     if (result.skipped) {
       ++run.state.skipped;
       progress.note(fmt::format("step {}: loss or gradient is not finite; nothing was updated", format_count(step + 1)));
@@ -224,6 +239,10 @@ RunOutcome train(Training& run) {
   save_checkpoint(options.out, *run.model, *run.optimizer, run.state, config.train.keep);
   if (!caught_signal) write_weights(run);
   progress.finish();
+  if (options.profile && run.profiled_steps) {
+    write_file_atomic(*options.profile, run.profiler.trace_json());
+    fmt::print(stderr, "{}\nthe trace is in {}, for ui.perfetto.dev\n", profile_text(run.profiler, measure_roof(), run.profiled_steps, run.profiled_seconds), options.profile->string());
+  }
   outcome.signal = caught_signal;
   outcome.planned_peak = run.plan.step.peak;
   if (const auto known = closed_form(config, run.plan.chunked)) outcome.closed_form_peak = known->peak.bytes;
@@ -240,6 +259,7 @@ RunOutcome run_training(const RunConfig& config, const RunOptions& options) {
   Training run(config, options);
   run.plan = plan_run(config);
   if (options.limit) require_fit(config, run.plan, *options.limit);
+  if (options.profile) write_file_atomic(*options.profile, Profiler().trace_json());  // whether it can be written shows now, not after the run
   make_directories(options.out);
   remove_temporaries(options.out);
   if (fs::exists(options.out / "checkpoints")) remove_temporaries(options.out / "checkpoints");

@@ -14,6 +14,7 @@ struct RunOptions {
   std::filesystem::path hf;          ///< Weights to start from, or empty.
   bool resume = false;               ///< Go on from the newest checkpoint in `out`.
   std::optional<int64_t> limit;      ///< Bytes that a step may have alive.
+  std::optional<std::filesystem::path> profile;  ///< Where to write a trace of ten steps' kernels; a table of them goes to stderr.
   int64_t resident = 0;              ///< What peak_resident_bytes() said before the program began to work; 0: unknown.
 };
 

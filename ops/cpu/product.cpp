@@ -1,6 +1,7 @@
 #include <spool/ops/cpu/gemm.h>
 #include <spool/ops/cpu/product.h>
 #include <spool/tensor/ambient.h>
+#include <spool/tensor/profiler.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
 
@@ -163,7 +164,9 @@ void accumulate_product(const Tensor& target, const Tensor& a, const Tensor& b) 
     scratch = Storage(new StorageBody(product_scratch(target.shape(), a.shape().back(), target.dtype()), target.device()));
   }
   bump_version(target);
-  if (!target.device().meta) product(target, a, b, {.accumulate = true}, std::span(scratch->data, size_t(scratch->bytes)));
+  if (target.device().meta) return;
+  const Timed timed(2.0 * double(target.numel()) * double(a.shape().back()), double(a.nbytes() + b.nbytes() + 2 * target.nbytes()));
+  product(target, a, b, {.accumulate = true}, std::span(scratch->data, size_t(scratch->bytes)));
 }
 
 Tensor swapped(const Tensor& t) {

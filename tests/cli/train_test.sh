@@ -30,6 +30,20 @@ if ! grep -qE '__(asan|tsan)_init' "$SPOOL"; then
   grep -q 'outside the plan' grown/report.txt || fail "the report does not show what is outside the plan"
 fi
 
+# A profile changes no bit, accounts for the whole step, and says before the run when it cannot be written.
+"$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --out profiled --profile profile.json --json >profiled.json 2>profiled.err || fail "train --profile: $(cat profiled.err)"
+cmp whole/checkpoints/step-20/model.safetensors profiled/checkpoints/step-20/model.safetensors || fail "profiling changes the weights"
+grep -q 'profile of 10 steps' profiled.err && grep -q 'between the ops' profiled.err || fail "no table of the profile: $(cat profiled.err)"
+python3 - profile.json <<'EOF' || fail "the profile's trace"
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+assert {e["ph"] for e in events} == {"X"} and {"linear_attention", "adam", "adamw"} & {e["name"] for e in events}
+assert all(a["ts"] + a["dur"] <= b["ts"] + 0.01 for a, b in zip(events, events[1:])), "spans overlap"
+EOF
+status=0
+"$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --out unprofiled --profile missing/profile.json 2>err || status=$?
+[ "$status" -eq 1 ] && [ ! -e unprofiled ] && grep -q 'missing/profile.json' err || fail "--profile into a directory that is not there: exit $status, $(cat err)"
+
 # Stopped after 8 steps and resumed: the same weights, bit for bit, with another number of threads, too.
 "$SPOOL" train enwik8-small "${tiny[@]}" --steps 20 --set train.save_every=8 --out halves 2>/dev/null &
 wait $!
