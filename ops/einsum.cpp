@@ -2,6 +2,7 @@
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/einsum.h>
 #include <spool/ops/matmul.h>
+#include <spool/ops/moving.h>
 #include <spool/ops/reduce.h>
 #include <spool/ops/shape.h>
 #include <spool/tensor/error.h>
@@ -113,25 +114,15 @@ Labelled summed(Labelled x, const Labels& wanted) {
   return {sum(x.t, axes), left};
 }
 
-/// The diagonal of axes that share a letter, as every (n + 1)-th element of both axes made one.
-Labelled diagonal(Labelled x) {
+/// Axes that share a letter as one: their diagonal.
+Labelled distinct(Labelled x) {
   for (size_t i = 0; i < x.labels.size(); ++i) {
     const size_t j = x.labels.find(x.labels[i], i + 1);
     if (j == Labels::npos) continue;
-    Dims order;
-    for (size_t axis = 0; axis < x.labels.size(); ++axis)
-      if (axis != i && axis != j) order.push_back(int64_t(axis));
-    order.push_back(int64_t(i));
-    order.push_back(int64_t(j));
-    const Tensor moved = permute(x.t, order);
-    const int64_t n = moved.size(-1);
-    Shape flat = moved.shape();
-    flat.erase(flat.size() - 1);
-    flat[flat.size() - 1] = n * n;
     const char label = x.labels[i];
     x.labels.erase(j, 1);
     x.labels.erase(i, 1);
-    return diagonal({slice(reshape(moved, flat), -1, 0, n * n, n + 1), x.labels + label});
+    return distinct({diagonal(x.t, 0, int(i), int(j)), x.labels + label});
   }
   return x;
 }
@@ -225,7 +216,7 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
       x.t = squeeze(x.t, axis);
       x.labels.erase(size_t(axis), 1);
     }
-    x = diagonal(x);
+    x = distinct(x);
   }
 
   const Labels output = parts.output.before + (parts.output.ellipsis ? ellipsis_labels(sizes.ellipsis) : "") + parts.output.after;

@@ -1,4 +1,5 @@
 #include <spool/autograd/saved.h>
+#include <spool/ops/cpu/lane_sum.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/detail/targets.h>
 #include <spool/ops/norm.h>
@@ -14,35 +15,18 @@ namespace {
 
 using detail::statistics_type;
 using kernels::compute_t;
+using kernels::lane_run;
+using kernels::lane_sum;
 using kernels::load;
-
-/// Two sums over a row in vector lanes, joined in double every 512 elements: f(i) adds element i to both.
-template <class C, class F>
-SPOOL_INLINE void two_sums(int64_t n, double* first, double* second, F f) {
-  constexpr int lanes = 16;
-  for (int64_t at = 0; at < n; at += 512) {
-    const int64_t end = std::min<int64_t>(n, at + 512);
-    C a[lanes] = {}, b[lanes] = {};
-    int64_t i = at;
-    for (; i + lanes <= end; i += lanes)
-      for (int l = 0; l < lanes; ++l) f(i + l, a[l], b[l]);
-    for (int l = 0; i < end; ++i, ++l) f(i, a[l], b[l]);
-    for (int width = lanes / 2; width > 0; width /= 2)
-      for (int l = 0; l < width; ++l) {
-        a[l] += a[l + width];
-        b[l] += b[l + width];
-      }
-    *first += double(a[0]);
-    *second += double(b[0]);
-  }
-}
 
 template <class T, class C>
 SPOOL_CLONES double row_sum(const T* x, int64_t n) {
-  double total = 0, unused = 0;
-  two_sums<C>(n, &total, &unused, [x](int64_t i, C& a, C&) { a += load(x[i]); });
+  double total = 0;
+  for (int64_t at = 0; at < n; at += lane_run)
+    total += double(lane_sum<C>(at, std::min(n, at + lane_run), [x](int64_t i) __attribute__((always_inline)) { return load(x[i]); }));
   return total;
 }
+
 /// A mean as two numbers, so that the deviations keep their digits where it is large against them.
 template <class C>
 struct Mean {
@@ -53,11 +37,11 @@ struct Mean {
 /// Σ (x − mean)², and Σ (x − mean), which is not 0 where the mean was rounded.
 template <class T, class C>
 SPOOL_CLONES void row_deviation(const T* x, int64_t n, C mean, double* square, double* rest) {
-  two_sums<C>(n, square, rest, [x, mean](int64_t i, C& a, C& b) {
-    const C d = load(x[i]) - mean;
-    a += d * d;
-    b += d;
-  });
+  for (int64_t at = 0; at < n; at += lane_run) {
+    const int64_t end = std::min(n, at + lane_run);
+    *square += double(lane_sum<C>(at, end, [x, mean](int64_t i) __attribute__((always_inline)) { return (load(x[i]) - mean) * (load(x[i]) - mean); }));
+    *rest += double(lane_sum<C>(at, end, [x, mean](int64_t i) __attribute__((always_inline)) { return load(x[i]) - mean; }));
+  }
 }
 template <class T, class C>
 SPOOL_CLONES void scale_row(const T* x, T* y, int64_t n, Mean<C> mean, C scale, C shift) {
@@ -66,10 +50,12 @@ SPOOL_CLONES void scale_row(const T* x, T* y, int64_t n, Mean<C> mean, C scale, 
 /// Σ dy and Σ dy·(x − mean).
 template <class T, class C>
 SPOOL_CLONES void gradient_sums(const T* dy, const T* x, int64_t n, Mean<C> mean, double* total, double* along) {
-  two_sums<C>(n, total, along, [dy, x, mean](int64_t i, C& a, C& b) {
-    a += load(dy[i]);
-    b += load(dy[i]) * (load(x[i]) - mean.high - mean.low);
-  });
+  for (int64_t at = 0; at < n; at += lane_run) {
+    const int64_t end = std::min(n, at + lane_run);
+    const C high = mean.high, low = mean.low;
+    *total += double(lane_sum<C>(at, end, [dy](int64_t i) __attribute__((always_inline)) { return load(dy[i]); }));
+    *along += double(lane_sum<C>(at, end, [=](int64_t i) __attribute__((always_inline)) { return load(dy[i]) * (load(x[i]) - high - low); }));
+  }
 }
 template <class T, class C>
 SPOOL_CLONES void gradient_row(const T* dy, const T* x, T* dx, int64_t n, Mean<C> mean, C scale, C slope, C shift) {

@@ -1,6 +1,7 @@
 #include <spool/ops/cpu/clones.h>
 #include <spool/ops/cpu/conv1d.h>
 #include <spool/ops/cpu/gemm.h>
+#include <spool/ops/cpu/lane_sum.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/tensor/parallel.h>
 
@@ -33,23 +34,14 @@ SPOOL_CLONES void store_row(const C* from, T* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = store<T>(from[i]);
 }
 
-/// Σ a[i]·b[i·step], in lanes over at most 512 elements, these joined in double.
+/// Σ a[i]·b[i·step]
 template <class T, class C>
-SPOOL_CLONES double dot(const T* __restrict a, const T* __restrict b, int64_t n, int64_t step) {
-  constexpr int lanes = 16;
+SPOOL_CLONES double dot(const T* a, const T* b, int64_t n, int64_t step) {
   double total = 0;
-  for (int64_t at = 0; at < n; at += 512) {
-    const int64_t end = std::min<int64_t>(n, at + 512);
-    C lane[lanes] = {};
-    int64_t i = at;
-    if (step == 1) {
-      for (; i + lanes <= end; i += lanes)
-        for (int l = 0; l < lanes; ++l) lane[l] += load(a[i + l]) * load(b[i + l]);
-    }
-    for (int l = 0; i < end; ++i, l = (l + 1) % lanes) lane[l] += load(a[i]) * load(b[i * step]);
-    for (int width = lanes / 2; width > 0; width /= 2)
-      for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
-    total += double(lane[0]);
+  for (int64_t at = 0; at < n; at += lane_run) {
+    const int64_t end = std::min(n, at + lane_run);
+    total += double(step == 1 ? lane_sum<C>(at, end, [a, b](int64_t i) __attribute__((always_inline)) { return load(a[i]) * load(b[i]); })
+                              : lane_sum<C>(at, end, [a, b, step](int64_t i) __attribute__((always_inline)) { return load(a[i]) * load(b[i * step]); }));
   }
   return total;
 }

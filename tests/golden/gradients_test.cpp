@@ -27,7 +27,7 @@ struct Variant {
 };
 
 const std::map<std::string, Variant>& variants() {
-  static const auto* table = new std::map<std::string, Variant>{
+  static const std::map<std::string, Variant> table{
       // pointwise
       {"exp", {[](In in) { return exp(in[0]); }}},
       {"expm1", {[](In in) { return expm1(in[0]); }}},
@@ -201,7 +201,7 @@ const std::map<std::string, Variant>& variants() {
       {"linear_attention", {[](In in) { return linear_attention(in[0], in[1], in[2]).out; }}},
       {"rotary_halves", {[](In in) { return rotary(in[0], in[1], RotaryPairs::rotate_half); }}},
   };
-  return *table;
+  return table;
 }
 
 /// Empty, or the first element that is further off than 10⁻¹² in f64, 10⁻⁶ in f32, of the larger of 1 and itself.

@@ -167,6 +167,8 @@ TEST(Einsum, ReadsOperandsWhereTheyLie) {
   EXPECT_LT(allocated("btd,de->bte", {zeros({4, 64, 32}), zeros({32, 48})}), 1024);
   EXPECT_LT(allocated("bthd,hde->bte", {zeros({4, 64, 4, 8}), zeros({4, 8, 48})}), 1024);  // h and d are neighbours in both
   EXPECT_LT(allocated("ij->ji", {zeros({64, 64})}), 64 * 64 * 4);
+  const Tensor square = zeros({8, 8});
+  EXPECT_EQ(einsum("ii->i", {square}).storage().get(), square.storage().get());
   EXPECT_EQ(einsum("ij->ji", {q.view_as({8, 8}, {8, 1}, 0)}).storage().get(), q.storage().get());
 }
 
