@@ -49,7 +49,6 @@ struct Triangle {
             {"batch, above", {rng.normal({2, 3, 7})}, attrs_ptr(Attrs{2})},
             {"tall, below", {rng.normal({6, 3})}, attrs_ptr(Attrs{-2})},
             {"far away", {rng.normal({2, 3})}, attrs_ptr(Attrs{lowest})},
-            {"booleans", {rng.booleans({3, 4})}, {}},
             {"zero size", {rng.normal({0, 3})}, {}}};
   }
   static std::vector<BadSample> bad() { return {{"axes", {zeros({3})}, {}, concat(name, ": needs two axes, got shape [3]")}}; }
