@@ -30,14 +30,41 @@ struct EmbeddingBackward {
     fill(k.out(), 0);
     add(k.out(), k.in(0), k.in(1));
   }
+  static constexpr int64_t width = 64;  ///< Columns of a block.
+
+  /// 16-bit rows: each is summed in f32 and rounded once. A task has 64 rows and `width` columns of the table and looks through all ids, which
+  /// costs no memory, and little beside a product with the table.
+  template <class T, class I>
+  static void add_rounding_once(T* to, const T* from, const I* id, int64_t count, int64_t dim, int64_t n) {
+    constexpr int64_t rows = 64;
+    const int64_t across = (dim + width - 1) / width;
+    parallel_blocks(across * ((count + rows - 1) / rows), n, [&](int64_t task) {
+      const int64_t first = task / across * rows, begin = task % across * width, end = std::min(dim, begin + width);
+      float sum[rows][width];
+      uint64_t seen = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const auto row = uint64_t(int64_t(id[i]) - first);
+        if (row >= uint64_t(rows)) continue;
+        if (!(seen >> row & 1))
+          for (int64_t c = begin; c < end; ++c) sum[row][c - begin] = static_cast<float>(to[(first + int64_t(row)) * dim + c]);
+        seen |= uint64_t(1) << row;
+        for (int64_t c = begin; c < end; ++c) sum[row][c - begin] += static_cast<float>(from[i * dim + c]);
+      }
+      for (int64_t row = 0; row < rows; ++row)
+        if (seen >> row & 1)
+          for (int64_t c = begin; c < end; ++c) to[(first + row) * dim + c] = static_cast<T>(sum[row][c - begin]);
+    });
+  }
+
   /// Blocks of columns in parallel, rows in the order of the ids.
   static void add(const Tensor& table, const Tensor& dy, const Tensor& ids) {
-    const int64_t dim = table.shape()[1], n = ids.numel(), width = 64;
+    const int64_t count = table.shape()[0], dim = table.shape()[1], n = ids.numel();
     visit_float(name, table.dtype(), [&]<class T>() {
       kernels::visit_index(name, ids.dtype(), [&]<class I>() {
         T* to = static_cast<T*>(table.raw());
         const T* from = static_cast<const T*>(dy.raw());
         const I* id = static_cast<const I*>(ids.raw());
+        if constexpr (sizeof(T) == 2) return add_rounding_once(to, from, id, count, dim, n);
         parallel_blocks((dim + width - 1) / width, n * width, [&](int64_t block) {
           const int64_t begin = block * width, end = std::min(dim, begin + width);
           for (int64_t i = 0; i < n; ++i) {

@@ -76,6 +76,7 @@ TEST(Cases, A5TenThousandRepeatsOfOneIndexOnSeveralThreads) {
     // formed in f32, rounded once
     const Tensor sums = index_add(zeros({4, width}, Dtype::bf16), 0, index, ones({n, width}, Dtype::bf16));
     EXPECT_EQ(values_of(sums)[size_t(2 * width)], 9984);
+    for (const Values& g : by(ones({n, width}), Dtype::bf16)) EXPECT_EQ(g[size_t(2 * width + 69)], 9984);
   }
   set_num_threads(before);
 }
