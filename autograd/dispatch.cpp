@@ -18,6 +18,7 @@ std::map<std::string_view, const OpInfo*>& registry() {
 Metas metas_of(const OpInfo& op, std::span<const Tensor> inputs) {
   Metas metas;
   metas.reserve(inputs.size());
+  if (!inputs.empty() && !inputs[0].defined()) fail<Error>(op.name, ": the first input is undefined; assign it before use");
   const Tensor* first = nullptr;
   for (const Tensor& input : inputs) {
     metas.push_back(meta_of(input));
@@ -153,6 +154,7 @@ Dtype same_float(std::string_view op, const Metas& in) {
     if (!first) first = &m;
     if (m.dtype != first->dtype) fail<DtypeError>(op, ": inputs are ", dtype_name(first->dtype), " and ", dtype_name(m.dtype), "; convert one with cast()");
   }
+  if (!first) fail<Error>(op, ": the inputs are undefined; assign them before use");
   return first->dtype;
 }
 

@@ -226,7 +226,7 @@ Tensor convolved(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, Conv1dOptions options) {
   if (options.causal) {
     if (options.padding.left || options.padding.right) fail<ConfigError>("conv1d: causal sets the padding; leave it out");
-    if (weight.dims() == 3) options.padding = {(weight.size(2) - 1) * std::clamp<int64_t>(options.dilation, 0, most), 0};
+    if (weight.defined() && weight.dims() == 3) options.padding = {std::max<int64_t>(weight.size(2) - 1, 0) * std::clamp<int64_t>(options.dilation, 0, most), 0};
   }
   return convolved(x, weight, bias, {.stride = options.stride, .left = options.padding.left, .right = options.padding.right, .dilation = options.dilation, .groups = options.groups});
 }

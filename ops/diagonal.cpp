@@ -146,6 +146,8 @@ Tensor diagonal(const Tensor& x, int64_t offset, int axis1, int axis2) { return 
 Tensor diag_embed(const Tensor& x, int64_t offset) {
   Shape whole = x.shape();
   if (whole.empty()) fail<ShapeError>("diag_embed: needs an axis, got shape []");
+  constexpr int64_t most = int64_t(1) << 60;
+  if (offset < -most || offset > most) fail<ShapeError>("diag_embed: an offset of ", offset, " is beyond ", offset < 0 ? -most : most);
   whole[whole.size() - 1] += offset < 0 ? -offset : offset;
   whole.push_back(whole.back());
   return apply<DiagEmbed>({x}, {offset, -2, -1, whole});

@@ -6,6 +6,8 @@
 #include <spool/ops/where.h>
 #include <spool/tensor/error.h>
 
+#include <limits>
+
 namespace spool {
 namespace {
 
@@ -34,7 +36,10 @@ Tensor l1_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
 Tensor huber_loss(const Tensor& a, const Tensor& b, double delta, Reduction reduction) {
   check_pair("huber_loss", a, b);
   if (!(delta > 0)) fail<ConfigError>("huber_loss: delta must be above 0, got ", delta);
-  const Tensor d = abs(a - b), near = clamp(d, 0, delta);  // one of the terms below is constant wherever the other is not
+  const Tensor d = abs(a - b);
+  constexpr double f32_max = std::numeric_limits<float>::max(), f64_max = std::numeric_limits<double>::max();
+  if (delta > (a.dtype() == Dtype::f64 ? f64_max : f32_max)) return reduced(0.5 * square(d), reduction);  // no |a − b| is beyond, and 0·∞ would be NaN
+  const Tensor near = clamp(d, 0, delta);  // one of the terms below is constant wherever the other is not
   return reduced(0.5 * square(near) + delta * (d - near), reduction);
 }
 
@@ -51,7 +56,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
 
 Tensor kl_div(const Tensor& log_probs, const Tensor& targets, Reduction reduction) {
   check_pair("kl_div", log_probs, targets);
-  const Tensor some = targets > 0;
+  const Tensor some = not_equal(targets, 0);  // NaN and what is below 0 give NaN
   return reduced(where(some, targets * (log(where(some, targets, 1.0)) - where(some, log_probs, 0.0)), 0.0), reduction);
 }
 

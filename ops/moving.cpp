@@ -1,4 +1,5 @@
 #include <spool/autograd/saved.h>
+#include <spool/ops/detail/axis.h>
 #include <spool/ops/indexing.h>
 #include <spool/ops/moving.h>
 #include <spool/ops/shape.h>
@@ -119,6 +120,14 @@ struct Pad {
 };
 REGISTER_OP(Pad);
 
+/// Throws for widths whose sums could pass 64 bits.
+void check_widths(const std::vector<PadWidth>& widths) {
+  constexpr int64_t most = int64_t(1) << 60;
+  for (size_t axis = 0; axis < widths.size(); ++axis)
+    for (const int64_t width : {widths[axis].before, widths[axis].after})
+      if (width < -most || width > most) fail<ShapeError>("pad: a width of ", width, " at axis ", axis, " is beyond ", width < 0 ? -most : most);
+}
+
 /// x without what negative widths leave out, and the widths that remain.
 Tensor cropped(Tensor x, std::vector<PadWidth>& widths) {
   for (int axis = 0; axis < x.dims(); ++axis) {
@@ -157,12 +166,13 @@ Tensor roll(const Tensor& x, int64_t shift, int axis) { return apply<Roll>({x}, 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& axes) {
   if (shifts.size() != axes.size()) fail<ShapeError>("roll: shifts ", shifts, " and axes ", axes, " differ in number");
   Tensor y = x;
-  for (int i = 0; i < axes.size(); ++i) y = roll(y, shifts[i], int(axes[i]));
+  for (int i = 0; i < axes.size(); ++i) y = roll(y, shifts[i], detail::as_axis("roll", axes[i], x.shape()));
   return y;
 }
 
 Tensor pad(const Tensor& x, const std::vector<PadWidth>& widths, PadOptions options) {
   if (widths.size() != size_t(x.dims())) fail<ShapeError>("pad: ", widths.size(), " widths for the axes of shape ", x.shape());
+  check_widths(widths);
   if (options.mode == PadMode::constant) {
     std::vector<PadWidth> outside = widths;
     const Tensor inside = cropped(x, outside);
@@ -198,7 +208,7 @@ Tensor repeated(std::string_view op, const Tensor& x, int64_t repeats, int axis,
   for (int i = 0; i < at; ++i) outer *= shape[i];
   for (int i = at + 1; i < shape.size(); ++i) inner *= shape[i];
   const int64_t size = shape[at];
-  shape[at] *= repeats;
+  if (__builtin_mul_overflow(size, repeats, &shape[at])) fail<ShapeError>(op, ": ", repeats, " repeats of axis ", at, " of shape ", x.shape(), " are too many");
   const Tensor spread = expand(reshape(x, each ? Shape{outer, size, 1, inner} : Shape{outer, 1, size, inner}),
                                each ? Shape{outer, size, repeats, inner} : Shape{outer, repeats, size, inner});
   return reshape(spread, shape);

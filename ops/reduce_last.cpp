@@ -246,11 +246,19 @@ Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) { return last<Prod>
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) { return last<Var>(x, axes, keepdim, {correction}); }
 
 Tensor stddev(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  same_float("stddev", {meta_of(x)});
+  axes_mask("stddev", axes, x.shape());
   const Tensor squared = var(x, axes, keepdim, correction), constant = equal(squared, 0);
   return masked_fill(sqrt(masked_fill(squared, constant, 1)), constant, 0);
 }
 
-Tensor argmax(const Tensor& x, int axis, bool keepdim) { return last<Argmax>(x, axis, keepdim); }
-Tensor argmin(const Tensor& x, int axis, bool keepdim) { return last<Argmin>(x, axis, keepdim); }
+Tensor argmax(const Tensor& x, int axis, bool keepdim) {
+  check_not_empty("argmax", x.shape(), axes_mask("argmax", Axes(axis), x.shape()));
+  return last<Argmax>(x, axis, keepdim);
+}
+Tensor argmin(const Tensor& x, int axis, bool keepdim) {
+  check_not_empty("argmin", x.shape(), axes_mask("argmin", Axes(axis), x.shape()));
+  return last<Argmin>(x, axis, keepdim);
+}
 
 }  // namespace spool

@@ -1,4 +1,5 @@
 #include <spool/autograd/saved.h>
+#include <spool/ops/detail/axis.h>
 #include <spool/ops/reshape.h>
 #include <spool/tensor/copy.h>
 #include <spool/tensor/error.h>
@@ -120,7 +121,7 @@ Dims checked_order(const Shape& shape, const Dims& order) {
   uint32_t seen = 0;
   bool good = order.size() == shape.size();
   for (int i = 0; good && i < order.size(); ++i) {
-    const int axis = normalize_axis("permute", int(order[i]), shape);
+    const int axis = detail::as_axis("permute", order[i], shape);
     good = !(seen >> axis & 1);
     seen |= uint32_t(1) << axis;
     axes.push_back(axis);
@@ -250,7 +251,7 @@ Tensor flip(const Tensor& x, int axis) { return apply<Flip>({x}, {axis}); }
 
 Tensor flip(const Tensor& x, const Dims& axes) {
   Tensor y = x;
-  for (const int64_t axis : axes) y = flip(y, int(axis));
+  for (const int64_t axis : axes) y = flip(y, detail::as_axis("flip", axis, x.shape()));
   return y;
 }
 

@@ -1,6 +1,7 @@
 // Orders along the last axis; the public functions move the axis there, and fetch the values with gather, which has the gradient.
 #include <spool/autograd/op.h>
 #include <spool/ops/cpu/pointwise.h>
+#include <spool/ops/detail/reduce_op.h>
 #include <spool/ops/indexing.h>
 #include <spool/ops/reduce.h>
 #include <spool/ops/reshape.h>
@@ -141,18 +142,19 @@ Tensor along(std::string_view op, const Tensor& x, int axis, const typename Op::
 /// The values at those positions.
 ValuesAndIndices chosen(const Tensor& x, int axis, const Tensor& indices) { return {gather(x, axis, indices), indices}; }
 
-ValuesAndIndices extremum(const Tensor& x, int axis, bool keepdim, const Tensor& positions) {
-  const auto [values, indices] = chosen(x, axis, positions);
+ValuesAndIndices extremum(std::string_view op, const Tensor& x, int axis, bool keepdim, Tensor (*position)(const Tensor&, int, bool)) {
+  detail::check_not_empty(op, x.shape(), detail::axes_mask(op, Axes(axis), x.shape()));
+  const auto [values, indices] = chosen(x, axis, position(x, axis, true));
   return keepdim ? ValuesAndIndices{values, indices} : ValuesAndIndices{squeeze(values, axis), squeeze(indices, axis)};
 }
 
 }  // namespace
 
 Tensor argsort(const Tensor& x, int axis, bool descending) { return along<Argsort>("argsort", x, axis, {descending}); }
-ValuesAndIndices sort(const Tensor& x, int axis, bool descending) { return chosen(x, axis, argsort(x, axis, descending)); }
+ValuesAndIndices sort(const Tensor& x, int axis, bool descending) { return chosen(x, axis, along<Argsort>("sort", x, axis, {descending})); }
 ValuesAndIndices topk(const Tensor& x, int64_t k, int axis, bool largest) { return chosen(x, axis, along<TopkIndices>("topk", x, axis, {k, largest})); }
 
-ValuesAndIndices max(const Tensor& x, int axis, bool keepdim) { return extremum(x, axis, keepdim, argmax(x, axis, true)); }
-ValuesAndIndices min(const Tensor& x, int axis, bool keepdim) { return extremum(x, axis, keepdim, argmin(x, axis, true)); }
+ValuesAndIndices max(const Tensor& x, int axis, bool keepdim) { return extremum("max", x, axis, keepdim, argmax); }
+ValuesAndIndices min(const Tensor& x, int axis, bool keepdim) { return extremum("min", x, axis, keepdim, argmin); }
 
 }  // namespace spool

@@ -21,6 +21,14 @@ Tensor make(Storage storage, const Shape& shape, const Strides& strides, int64_t
   return Tensor(std::move(body));
 }
 
+/// Throws when positions in this shape, or its bytes, need more than 64 bits: what follows may count in int64_t.
+void check_countable(const char* what, const Shape& shape, Dtype dtype) {
+  auto bytes = int64_t(dtype_size(dtype));
+  for (const int64_t size : shape)
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes))
+      fail<ShapeError>(*ambient().op ? ambient().op : what, ": shape ", shape, " of ", dtype_name(dtype), " has more bytes than 64 bits count");
+}
+
 }  // namespace
 
 const Shape& Tensor::shape() const { return checked(body_).shape; }
@@ -101,6 +109,7 @@ void Tensor::set_grad(Tensor gradient) const {
 Tensor Tensor::detach() const { return make(storage(), shape(), strides(), offset(), dtype()); }
 
 Tensor Tensor::view_as(Shape new_shape, Strides new_strides, int64_t new_offset) const {
+  check_countable("view_as", new_shape, dtype());
   int64_t low = new_offset, high = new_offset;
   for (int i = 0; i < new_shape.size(); ++i) (new_strides[i] < 0 ? low : high) += std::max<int64_t>(new_shape[i] - 1, 0) * new_strides[i];
   const int64_t capacity = storage()->bytes / int64_t(dtype_size(dtype()));
@@ -115,6 +124,7 @@ std::string to_string(const Meta& m) { return concat(dtype_name(m.dtype), m.shap
 Tensor empty(const Shape& shape, Dtype dtype, Device device) {
   for (int64_t size : shape)
     if (size < 0) fail<ShapeError>(ambient().op, *ambient().op ? ": " : "empty: ", "negative size in shape ", shape);
+  check_countable("empty", shape, dtype);
   Storage storage(new StorageBody(numel(shape) * int64_t(dtype_size(dtype)), device));
   return make(std::move(storage), shape, contiguous_strides(shape), 0, dtype);
 }

@@ -1,3 +1,4 @@
+#include <spool/ops/detail/axis.h>
 #include <spool/ops/detail/reduce_op.h>
 #include <spool/ops/expand.h>
 #include <spool/ops/reshape.h>
@@ -9,7 +10,7 @@ uint32_t axes_mask(std::string_view op, const Dims& axes, const Shape& shape) {
   if (axes.empty()) return (uint32_t(1) << shape.size()) - 1;
   uint32_t mask = 0;
   for (const int64_t given : axes) {
-    const uint32_t bit = uint32_t(1) << normalize_axis(op, int(given), shape);
+    const uint32_t bit = uint32_t(1) << as_axis(op, given, shape);
     if (mask & bit) fail<ShapeError>(op, ": axes ", axes, " name an axis of shape ", shape, " twice");
     mask |= bit;
   }

@@ -38,7 +38,6 @@ TEST(Indexing, MaxHasPositionsAndKeepsOrDropsTheAxis) {
   EXPECT_EQ(indices.dtype(), Dtype::i64);
   EXPECT_EQ(max(x, 0).values.shape(), (Shape{3}));
   EXPECT_EQ(min(x, 0, true).indices.shape(), (Shape{1, 3}));
-  EXPECT_EQ(refusal<ShapeError>([] { max(zeros({2, 0})); }), "argmax: no elements along the reduced axis of shape [2, 0]");
   EXPECT_EQ(larger_of_ints(2, 5), 8);
 }
 
@@ -151,6 +150,17 @@ TEST(Indexing, OneGradientGathersWhatManyFetch) {
   }
   EXPECT_LT(ledger->peak() - before, 3 * x.nbytes());
   for (int64_t i = 0; i < 50; ++i) EXPECT_EQ(values_of(x.grad())[size_t(i) * 16], double(i));
+}
+
+TEST(Indexing, ErrorsNameTheFunctionAndTheShapeThatWasGiven) {
+  const Tensor none = zeros({0, 2}), one = scalar(1);
+  EXPECT_EQ(refusal<ShapeError>([&] { max(none, 0); }), "max: no elements along the reduced axes of shape [0, 2]");
+  EXPECT_EQ(refusal<ShapeError>([&] { argmin(none, 0); }), "argmin: no elements along the reduced axes of shape [0, 2]");
+  EXPECT_EQ(max(none, 1).values.shape(), Shape{0});
+  EXPECT_EQ(refusal<ShapeError>([&] { min(one); }), "min: axis -1 is out of range for shape []");
+  EXPECT_EQ(refusal<ShapeError>([&] { sort(one); }), "sort: axis -1 is out of range for shape []");
+  EXPECT_EQ(refusal<ShapeError>([&] { stddev(one, 1); }), "stddev: axis 1 is out of range for shape []");
+  EXPECT_EQ(refusal<DtypeError>([&] { stddev(i64({1, 2})); }), "stddev: needs a float type, got i64; convert with cast(x, Dtype::f32)");
 }
 
 }  // namespace

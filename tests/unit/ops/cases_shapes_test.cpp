@@ -105,5 +105,44 @@ TEST(Cases, B8ResultsOfMoreThanFourGigaElementsArePlanned) {
   EXPECT_EQ(tile(y, 2).numel(), 4 * n);
 }
 
+TEST(Shapes, SizesBeyond64BitsAreRefused) {
+  const int64_t most = std::numeric_limits<int64_t>::max(), lowest = std::numeric_limits<int64_t>::min(), quarter = int64_t(1) << 62;
+  const RandomKey key(1);
+  const Tensor x = f64({1, 2, 3, 4});
+  const auto text = [](auto&& f) { return refusal<ShapeError>(f); };
+  for (const Device device : {cpu, meta()})
+    EXPECT_EQ(text([&] { empty({quarter, 4}, Dtype::u8, device); }), "empty: shape [4611686018427387904, 4] of u8 has more bytes than 64 bits count");
+  EXPECT_EQ(text([] { zeros({int64_t(1) << 61}, Dtype::f64); }), "empty: shape [2305843009213693952] of f64 has more bytes than 64 bits count");
+  EXPECT_EQ(text([&] { expand(x, {quarter, 4}); }), "expand: shape [4611686018427387904, 4] of f64 has more bytes than 64 bits count");
+  EXPECT_EQ(text([&] { randperm(int64_t(1) << 61, key); }), "randperm: shape [2305843009213693952] of i64 has more bytes than 64 bits count");
+  EXPECT_EQ(text([&] { multinomial(x, most, key); }), "multinomial: shape [9223372036854775807] of i64 has more bytes than 64 bits count");
+  EXPECT_EQ(text([] { one_hot(i64({0, 1}), most); }), "one_hot: shape [2, 9223372036854775807] of f32 has more bytes than 64 bits count");
+  EXPECT_EQ(text([&] { tile(x, quarter); }), "tile: 4611686018427387904 repeats of axis 0 of shape [4] are too many");
+  EXPECT_EQ(text([&] { diag_embed(x, lowest); }), "diag_embed: an offset of -9223372036854775808 is beyond -1152921504606846976");
+  for (const PadMode mode : {PadMode::constant, PadMode::edge})
+    EXPECT_EQ(text([&] { pad(x, 0, {1, most}, {.mode = mode}); }), "pad: a width of 9223372036854775807 at axis 0 is beyond 1152921504606846976");
+  EXPECT_EQ(text([&] { pad(x, 0, {-most, -most}); }), "pad: a width of -9223372036854775807 at axis 0 is beyond -1152921504606846976");
+}
+
+TEST(Shapes, AxesKeepAllTheirBits) {
+  const int64_t axis = int64_t(1) << 32;
+  const Tensor x = f64({1, 2, 3});
+  const auto text = [](auto&& f) { return refusal<ShapeError>(f); };
+  EXPECT_EQ(text([&] { sum(x, {axis}); }), "sum: axis 4294967296 is out of range for shape [3]");
+  EXPECT_EQ(text([&] { roll(x, Dims{1}, Dims{axis}); }), "roll: axis 4294967296 is out of range for shape [3]");
+  EXPECT_EQ(text([&] { flip(x, Dims{axis}); }), "flip: axis 4294967296 is out of range for shape [3]");
+  EXPECT_EQ(text([&] { permute(x, Dims{axis}); }), "permute: axis 4294967296 is out of range for shape [3]");
+}
+
+TEST(Shapes, AnUndefinedInputIsRefused) {
+  const Tensor none;
+  const auto text = [](auto&& f) { return refusal<Error>(f); };
+  EXPECT_EQ(text([&] { mean(none); }), "mean: the first input is undefined; assign it before use");
+  EXPECT_EQ(text([&] { logcumsumexp(none, 0); }), "logcumsumexp: the first input is undefined; assign it before use");
+  EXPECT_EQ(text([&] { layer_norm(none); }), "layer_norm: the first input is undefined; assign it before use");
+  EXPECT_EQ(text([&] { group_norm(none, 1); }), "group_norm: the first input is undefined; assign it before use");
+  EXPECT_EQ(text([&] { einsum("i->i", {none}); }), "einsum: the inputs are undefined; assign them before use");
+}
+
 }  // namespace
 }  // namespace spool

@@ -145,5 +145,24 @@ TEST(Losses, NothingBroadcasts) {
   EXPECT_EQ(text_of([&] { smooth_l1_loss(b, b, 0); }), "smooth_l1_loss: beta must be above 0, got 0; l1_loss is its limit at 0");
 }
 
+TEST(Losses, HuberWithoutAnEndIsHalfTheSquare) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    const Loss huber = [](const Tensor& a, const Tensor& b) { return huber_loss(a, b, inf, Reduction::sum); };
+    const Scored s = scored(huber, from({3, -1}, {}, dtype), zeros({2}, dtype));
+    EXPECT_EQ(s.loss, 5);
+    EXPECT_EQ(s.gradient, (Values{3, -1}));
+  }
+  EXPECT_EQ(huber_loss(from({3}), from({0}), 1e300).item(), 4.5);  // more than f32 holds
+  EXPECT_EQ(smooth_l1_loss(from({3}), from({0}), inf).item(), 0);
+}
+
+TEST(Losses, KlDivergenceDoesNotHideTargetsThatAreNoProbabilities) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Values losses = kl_div(from({-1, -1, -1}, {}, Dtype::f64), from({nan, -0.5, 0}, {}, Dtype::f64), Reduction::none).to_vector<double>();
+  EXPECT_TRUE(std::isnan(losses[0]));
+  EXPECT_TRUE(std::isnan(losses[1]));
+  EXPECT_EQ(losses[2], 0);
+}
+
 }  // namespace
 }  // namespace spool
