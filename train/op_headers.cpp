@@ -28,6 +28,21 @@ std::string function_name(std::string_view declaration) {
   return std::string(declaration.substr(begin, open - begin));
 }
 
+/// Where a function's parameters end: the place after the parenthesis that closes the first one, npos when it is not there yet.
+size_t end_of_parameters(std::string_view declaration) {
+  int open = 0;
+  for (size_t i = 0; i < declaration.size(); ++i) {
+    open += declaration[i] == '(';
+    if (declaration[i] == ')' && --open == 0) return i + 1;
+  }
+  return std::string_view::npos;
+}
+/// The declaration has come to its end or to the function's body.
+bool is_whole(std::string_view declaration) {
+  const size_t end = end_of_parameters(declaration);
+  return declaration.find_first_of(";{", end == std::string_view::npos ? declaration.size() : end) != std::string_view::npos || (declaration.find('(') == std::string_view::npos && declaration.ends_with(';'));
+}
+
 class Parser {
  public:
   explicit Parser(const HeaderText& header) : rest_(header.text) { page_.name = header.name; }
@@ -76,7 +91,7 @@ class Parser {
   void function(std::string_view line) {
     std::string declaration(line.substr(0, line.find("///<")));
     std::string own = line.find("///<") == std::string_view::npos ? "" : std::string(trimmed(line.substr(line.find("///<") + 4)));
-    while (declaration.find(';') == std::string::npos && declaration.find('{') == std::string::npos && next(line)) {
+    while (!is_whole(trimmed(declaration)) && next(line)) {
       declaration += "\n" + std::string(line.substr(0, line.find("///<")));
       if (const size_t at = line.find("///<"); at != std::string_view::npos) own = trimmed(line.substr(at + 4));
     }
@@ -84,7 +99,8 @@ class Parser {
       next(line);
       add_line(own, line.substr(4));
     }
-    if (const size_t body = declaration.find('{'); body != std::string::npos && declaration.find(';') > body) declaration = declaration.substr(0, body) + ";";
+    if (const size_t end = end_of_parameters(declaration); end != std::string::npos)
+      if (const size_t body = declaration.find('{', end); body != std::string::npos) declaration = declaration.substr(0, body) + ";";
     declaration = trimmed(declaration);
     if (const size_t blank = declaration.find(" ;"); blank != std::string::npos) declaration.erase(blank, 1);
     const std::string name = function_name(declaration);

@@ -30,7 +30,7 @@ Tensor own(const Tensor& x);  ///< Its own comment.
 /// Of the two
 /// that follow.
 Tensor first(const Tensor& x, int axis = -1);
-Tensor second(const Tensor& x,
+Tensor second(const Tensor& x, const Tensor& bias = {},
               int axis = -1);
 
 /// Inline.
@@ -49,6 +49,7 @@ Tensor bare(const Tensor& x);
   EXPECT_EQ(page.entries[1].doc, "Its own comment.");
   EXPECT_EQ(page.entries[2].names, (std::vector<std::string>{"first", "second"}));
   EXPECT_EQ(page.entries[2].doc, "Of the two that follow.");
+  EXPECT_EQ(page.entries[2].code, "Tensor first(const Tensor& x, int axis = -1);\nTensor second(const Tensor& x, const Tensor& bias = {},\n              int axis = -1);");
   EXPECT_EQ(page.entries[3].code, "inline Tensor third(const Tensor& x);");
   EXPECT_EQ(page.entries[4].doc, "");
 }
@@ -58,9 +59,7 @@ TEST(OpHeaders, EveryFunctionIsDocumented) {
   for (const HeaderText& header : op_headers()) {
     const HeaderPage page = parse_header(header);
     EXPECT_FALSE(page.intro.empty()) << page.name;
-    for (const HeaderEntry& entry : page.entries) {
-      if (!entry.names.empty()) EXPECT_FALSE(entry.doc.empty()) << page.name << ": " << entry.code;
-    }
+    for (const HeaderEntry& entry : page.entries) EXPECT_TRUE(entry.names.empty() || !entry.doc.empty()) << page.name << ": " << entry.code;
   }
 }
 
