@@ -118,9 +118,9 @@ struct Attention {
     };
     return {sample("causal", {2, 7, 2, 5}, {2, 7, 2, 5}, {2, 7, 2, 5}, {}),
             sample("grouped, small tiles", {1, 9, 6, 4}, {1, 9, 3, 4}, {1, 9, 3, 3}, {.query_tile = 4, .key_tile = 3}),
-            sample("full", {1, 4, 4, 2}, {1, 6, 1, 2}, {1, 6, 1, 2}, {.causal = false}),
+            sample("full", {1, 4, 4, 5}, {1, 6, 2, 5}, {1, 6, 2, 5}, {.causal = false}),
             sample("window, with a cache", {1, 3, 2, 4}, {1, 8, 2, 4}, {1, 8, 2, 4}, {.window = 4, .q_offset = 5}),
-            sample("two-sided window", {1, 8, 1, 3}, {1, 8, 1, 3}, {1, 8, 1, 3}, {.causal = false, .window = 2, .scale = 0.7}),
+            sample("two-sided window", {1, 8, 2, 7}, {1, 8, 2, 7}, {1, 8, 2, 7}, {.causal = false, .window = 2, .scale = 0.7}),
             sample("queries that see nothing", {1, 4, 2, 3}, {1, 3, 1, 3}, {1, 3, 1, 3}, {.k_offset = 2}, false),
             sample("no keys", {1, 2, 2, 3}, {1, 0, 2, 3}, {1, 0, 2, 3}, {}, false),
             sample("no queries", {1, 0, 2, 3}, {1, 3, 2, 3}, {1, 3, 2, 3}, {})};

@@ -211,6 +211,12 @@ std::vector<Tensors> variants_of(const OpInfo& op, const Sample& sample, int64_t
   return variants;
 }
 
+int64_t elements_of(const Tensors& inputs) {
+  int64_t total = 0;
+  for (const Tensor& t : inputs) total += t.defined() ? t.numel() : 0;
+  return total;
+}
+
 namespace {
 
 template <class T>

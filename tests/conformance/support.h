@@ -53,6 +53,9 @@ std::optional<Tensors> enlarged(const OpInfo& op, const Sample& sample, int64_t 
 /// The sample's inputs; the same under `layout`; and enlarged ones when there are some.
 std::vector<Tensors> variants_of(const OpInfo& op, const Sample& sample, int64_t elements, std::optional<Layout> layout = {});
 
+/// Elements of all inputs together.
+int64_t elements_of(const Tensors& inputs);
+
 /// Empty, or where two tensors differ. NaN equals NaN whatever its bits.
 std::string bit_difference(const Tensor& a, const Tensor& b);
 std::string bit_difference(const Tensors& a, const Tensors& b);
