@@ -20,12 +20,13 @@ struct Conv1dOptions {
   bool causal = false;   ///< (kernel − 1)·dilation zeros on the left, none on the right: y[t] reads nothing after x[t·stride].
 };
 
-/// y[b, o, t] = bias[o] + Σ_i Σ_j weight[o, i, j]·x[b, g + i, t·stride + j·dilation − left] for x [batch, in, length], weight
-/// [out, in/groups, kernel] and bias [out] or undefined, as in PyTorch; i runs over the in/groups channels from g of the output's group, and x
-/// is 0 outside of the sequence. y is [batch, out, ⌊(length + left + right − dilation·(kernel − 1) − 1)/stride⌋ + 1]; an empty sequence is
-/// refused unless causal, when the result is empty too. One float type; 16-bit types are computed in f32. groups = in (depthwise) runs
-/// over the length in vector code, other groups are a matrix product a tap; nothing is unfolded. Keeps x and weight, as far as the other's
-/// gradient needs them; gradients are convolutions, of any order. ShapeError, ConfigError and DtypeError name what does not fit.
+/// y[b, o, t] = bias[o] + Σ_i Σ_j weight[o, i, j]·x[b, g + i, t·stride + j·dilation − left] for x [batch, in, length], weight [out,
+/// in/groups, kernel] and bias [out] or undefined, as in PyTorch; i runs over the in/groups channels from g of the output's group, and x is 0
+/// outside of the sequence. y is [batch, out, ⌊(length + left + right − dilation·(kernel − 1) − 1)/stride⌋ + 1]; a sequence that with its
+/// padding is shorter than the kernel reaches is refused, but an empty one that is causal gives an empty result. One float type; 16-bit types
+/// are computed in f32. groups = in (depthwise) runs over the length in vector code, other groups are a matrix product a tap; nothing is
+/// unfolded. Keeps x and weight, as far as the other's gradient needs them; gradients are convolutions, of any order. ShapeError, ConfigError
+/// and DtypeError name what does not fit.
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Conv1dOptions options = {});
 
 }  // namespace spool

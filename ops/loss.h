@@ -28,8 +28,8 @@ Tensor huber_loss(const Tensor& a, const Tensor& b, double delta = 1, Reduction 
 Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, double beta = 1, Reduction reduction = Reduction::mean);
 /// −t·log σ(x) − (1 − t)·log(1 − σ(x)) for logits x and targets t in [0, 1], without overflow, and without cancellation where t is 0 or 1.
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets, Reduction reduction = Reduction::mean);
-/// t·(log t − log_probs) for probabilities t ≥ 0, 0 where t = 0: Kullback–Leibler divergence of the targets from the model, elementwise as in
-/// PyTorch. The divergence of distributions is the sum over classes, so divide Reduction::sum by the number of rows.
+/// t·(log t − log_probs) for probabilities t ≥ 0, 0 where t = 0, NaN below: Kullback–Leibler divergence of the targets from the model,
+/// elementwise as in PyTorch. The divergence of distributions is the sum over classes, so divide Reduction::sum by the number of rows.
 Tensor kl_div(const Tensor& log_probs, const Tensor& targets, Reduction reduction = Reduction::mean);
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #pragma once
-// Elements moved, repeated, left out or joined by constants. All types; they keep nothing. Axes may be negative; one that is out of range
-// throws ShapeError.
+// Elements moved, repeated, left out or joined by constants. All types; they keep nothing, but pad in modes other than constant keeps
+// positions, 8 bytes an element of each axis that it pads. Axes may be negative; one that is out of range throws ShapeError.
 #include <spool/tensor/tensor.h>
 
 #include <vector>

@@ -16,7 +16,7 @@ Tensor prefix_sum(const Tensor& x, int axis, PrefixOptions options = {});
 /// y[i] = Π_{j ≤ i} x[j]. Integers and bool give i64. Its gradient divides by nothing, so zeros among the factors are fine. Keeps x.
 Tensor prefix_prod(const Tensor& x, int axis, PrefixOptions options = {});
 /// y[i] = log Σ_{j ≤ i} e^x[j], float types. Nothing overflows. Where all of x[0 … i] is −∞ (a masked prefix), or there is none, it is −∞
-/// and passes no gradient. Keeps x and the result.
+/// and passes no gradient. Keeps x, and the result unless exclusive.
 Tensor logcumsumexp(const Tensor& x, int axis, PrefixOptions options = {});
 /// y[i] = max_{j ≤ i} x[j], all types; NaN from the first NaN on. Of nothing: −∞, or the lowest integer. The gradient of y[i] goes to the
 /// first element, in the direction of the scan, that has this value. Keeps the positions (i64).

@@ -1,6 +1,7 @@
 #include <spool/autograd/op.h>
 #include <spool/ops/cpu/index.h>
 #include <spool/ops/random.h>
+#include <spool/tensor/error.h>
 #include <spool/tensor/parallel.h>
 
 #include <algorithm>
@@ -89,6 +90,7 @@ REGISTER_OP(OneHot);
 }  // namespace
 
 Tensor uniform(const Shape& shape, RandomKey key, double low, double high, Dtype dtype, Device device) {
+  if (!(low <= high) || !std::isfinite(high - low)) fail<ConfigError>("uniform: needs low ≤ high and a finite range, got ", low, " and ", high);
   return drawn("uniform", shape, dtype, device, [=](uint64_t block) {
     const auto a = words_at(key, block, 0);
     std::array<double, 4> four;

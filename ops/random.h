@@ -7,7 +7,8 @@
 
 namespace spool {
 
-/// Uniform in [low, high). 16-bit types round what f32 gives, which can reach `high`. Float types (DtypeError).
+/// Uniform in [low, high). 16-bit types round what f32 gives, which can reach `high`. Float types (DtypeError). ConfigError unless
+/// low ≤ high.
 Tensor uniform(const Shape& shape, RandomKey key, double low = 0, double high = 1, Dtype dtype = Dtype::f32, Device device = cpu);
 /// Normal with this mean and standard deviation (Box–Muller in f64). Float types (DtypeError).
 Tensor normal(const Shape& shape, RandomKey key, double mean = 0, double deviation = 1, Dtype dtype = Dtype::f32, Device device = cpu);

@@ -31,7 +31,7 @@ Tensor amin(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 /// Σ (x - mean)² / (n - correction), float types, formed in two passes. Of n ≤ correction elements: NaN or inf. Keeps x.
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
-/// √var, with gradient 0 where it is 0. Keeps x and the result.
+/// √var, with gradient 0 where it is 0. Keeps x, the result and where it is 0.
 Tensor stddev(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 /// √Σx², float types, with gradient 0 where the norm is 0. Keeps x and the result.
 Tensor norm(const Tensor& x, const Axes& axes = {}, bool keepdim = false);

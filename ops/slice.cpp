@@ -141,8 +141,9 @@ Tensors split(const Tensor& x, int64_t size, int axis) {
 
 Tensors split(const Tensor& x, const Dims& sizes, int axis) {
   int64_t total = 0;
-  for (const int64_t size : sizes) total += size;
-  if (total != x.shape()[normalize_axis("split", axis, x.shape())])
+  bool counts = true;
+  for (const int64_t size : sizes) counts = counts && !__builtin_add_overflow(total, size, &total);
+  if (!counts || total != x.shape()[normalize_axis("split", axis, x.shape())])
     fail<ShapeError>("split: sizes ", sizes, " do not add up to axis ", axis, " of shape ", x.shape());
   Tensors parts;
   int64_t at = 0;

@@ -17,7 +17,7 @@ Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end = slice_end, 
 Tensor narrow(const Tensor& x, int axis, int64_t start, int64_t length);
 /// Element `index` along `axis`, without that axis; negative counts from the end. Throws IndexError outside.
 Tensor select(const Tensor& x, int axis, int64_t index);
-/// Consecutive slices of `size` elements, the last one shorter where it does not divide.
+/// Consecutive slices of `size` elements, the last one shorter where it does not divide; none of an empty axis.
 Tensors split(const Tensor& x, int64_t size, int axis = 0);
 /// Consecutive slices of these sizes, which must add up to the axis (ShapeError).
 Tensors split(const Tensor& x, const Dims& sizes, int axis = 0);

@@ -1,3 +1,4 @@
+#include <spool/tensor/ambient.h>
 #include <spool/tensor/error.h>
 #include <spool/tensor/shape.h>
 
@@ -18,7 +19,7 @@ Dims::Dims(int size, int64_t value) : size_(size) {
 void Dims::push_back(int64_t value) { insert(size_, value); }
 
 void Dims::insert(int at, int64_t value) {
-  if (size_ == max_dims) fail<ShapeError>("shape: at most ", max_dims, " dimensions, cannot add one to ", *this);
+  if (size_ == max_dims) fail<ShapeError>(*ambient().op ? ambient().op : "shape", ": at most ", max_dims, " dimensions, cannot add one to ", *this);
   std::copy_backward(begin() + at, end(), end() + 1);
   values_[size_t(at)] = value;
   ++size_;

@@ -200,7 +200,7 @@ std::string op_text(const std::string& name) {
   for (const OpInfo* other : registered_ops()) known.push_back(other->name);
   if (text.empty() && !op) {
     const std::string_view near = nearest(name, known);
-    fail<ConfigError>("ops: there is no '", name, "'", near.empty() ? "" : concat("; did you mean '", near, "'?"), " `spool ops` lists them all");
+    fail<ConfigError>("ops: there is no '", name, "'", near.empty() ? ";" : concat("; did you mean '", near, "'?"), " `spool ops` lists them all");
   }
   if (text.empty()) text = fmt::format("{}: called by other ops, not by users\n", name);
   const auto behind = ops_behind(name);

@@ -118,10 +118,17 @@ TEST(Shapes, SizesBeyond64BitsAreRefused) {
   EXPECT_EQ(text([&] { multinomial(x, most, key); }), "multinomial: shape [9223372036854775807] of i64 has more bytes than 64 bits count");
   EXPECT_EQ(text([] { one_hot(i64({0, 1}), most); }), "one_hot: shape [2, 9223372036854775807] of f32 has more bytes than 64 bits count");
   EXPECT_EQ(text([&] { tile(x, quarter); }), "tile: 4611686018427387904 repeats of axis 0 of shape [4] are too many");
+  EXPECT_EQ(text([&] { split(x, Dims{most, most, 6}); }), "split: sizes [9223372036854775807, 9223372036854775807, 6] do not add up to axis 0 of shape [4]");
   EXPECT_EQ(text([&] { diag_embed(x, lowest); }), "diag_embed: an offset of -9223372036854775808 is beyond -1152921504606846976");
   for (const PadMode mode : {PadMode::constant, PadMode::edge})
     EXPECT_EQ(text([&] { pad(x, 0, {1, most}, {.mode = mode}); }), "pad: a width of 9223372036854775807 at axis 0 is beyond 1152921504606846976");
   EXPECT_EQ(text([&] { pad(x, 0, {-most, -most}); }), "pad: a width of -9223372036854775807 at axis 0 is beyond -1152921504606846976");
+}
+
+TEST(Shapes, ANinthAxisIsRefusedByName) {
+  const Tensor x = zeros({1, 1, 1, 1, 1, 1, 1, 2});
+  EXPECT_EQ(refusal<ShapeError>([&] { unfold(x, -1, 1); }), "unfold: at most 8 dimensions, cannot add one to [1, 1, 1, 1, 1, 1, 1, 2]");
+  EXPECT_EQ(refusal<ShapeError>([&] { one_hot(cast(x, Dtype::i64), 2); }), "one_hot: at most 8 dimensions, cannot add one to [1, 1, 1, 1, 1, 1, 1, 2]");
 }
 
 TEST(Shapes, AxesKeepAllTheirBits) {

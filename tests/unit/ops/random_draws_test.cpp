@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -26,6 +27,13 @@ std::vector<double> counts(const std::vector<int64_t>& draws, size_t kinds) {
   std::vector<double> out(kinds, 0.0);
   for (const int64_t d : draws) out[size_t(d)] += 1;
   return out;
+}
+
+TEST(Uniform, NeedsARange) {
+  EXPECT_EQ(uniform({3}, RandomKey(1), 2, 2).to_vector<double>(), (std::vector<double>{2, 2, 2}));
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const auto& [low, high] : std::vector<std::pair<double, double>>{{1, 0}, {std::nan(""), 1}, {0, infinity}, {-1e308, 1e308}})
+    EXPECT_THROW(uniform({3}, RandomKey(1), low, high), ConfigError) << low << " " << high;
 }
 
 TEST(Bernoulli, FrequenciesAndExtremes) {

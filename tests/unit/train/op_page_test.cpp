@@ -34,7 +34,7 @@ Tensor second(const Tensor& x, const Tensor& bias = {},
               int axis = -1);
 
 /// Inline.
-inline Tensor third(const Tensor& x) { return own(x); }
+inline Tensor third(const Tensor& x, Options options = {}) { return own(x); }
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 
 Tensor bare(const Tensor& x);
@@ -85,6 +85,12 @@ TEST(OpPage, SaysAllAboutOneAndNamesTheNearest) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("there is no 'sofmax'; did you mean 'softmax'?"), std::string::npos) << error.what();
+  }
+  try {
+    op_text("xyzzy");
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "ops: there is no 'xyzzy'; `spool ops` lists them all");
   }
 }
 
