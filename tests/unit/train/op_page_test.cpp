@@ -50,7 +50,7 @@ Tensor bare(const Tensor& x);
   EXPECT_EQ(page.entries[2].names, (std::vector<std::string>{"first", "second"}));
   EXPECT_EQ(page.entries[2].doc, "Of the two that follow.");
   EXPECT_EQ(page.entries[2].code, "Tensor first(const Tensor& x, int axis = -1);\nTensor second(const Tensor& x, const Tensor& bias = {},\n              int axis = -1);");
-  EXPECT_EQ(page.entries[3].code, "inline Tensor third(const Tensor& x);");
+  EXPECT_EQ(page.entries[3].code, "inline Tensor third(const Tensor& x, Options options = {});");
   EXPECT_EQ(page.entries[4].doc, "");
 }
 
