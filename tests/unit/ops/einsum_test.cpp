@@ -141,8 +141,13 @@ TEST(Einsum, EllipsesBroadcast) {
   const Tensor y = einsum("...ij,...jk->...ik", {a, b});
   EXPECT_EQ(y.shape(), (Shape{3, 2, 4, 6}));
   EXPECT_EQ(y.to_vector<double>(), matmul(a, b).to_vector<double>());
-  EXPECT_EQ(einsum("...j,...->j...", {rng.normal({2, 3, 4}), rng.normal({1, 3})}).shape(), (Shape{4, 2, 3}));
-  EXPECT_EQ(einsum("...i,...i", {c, c}).shape(), Shape{1});
+  const Tensor d = rng.normal({2, 3, 4}), e = rng.normal({1, 3}), moved = einsum("...j,...->j...", {d, e});
+  EXPECT_EQ(moved.shape(), (Shape{4, 2, 3}));
+  EXPECT_EQ(moved.to_vector<double>(), permute(d * unsqueeze(e, -1), {2, 0, 1}).to_vector<double>());
+  const Tensor squares = einsum("...i,...i", {c, c});
+  EXPECT_EQ(squares.shape(), Shape{1});
+  EXPECT_NEAR(squares.item(), sum(square(c)).item(), 1e-14);
+  EXPECT_EQ(einsum("...i->i", {d}).to_vector<double>(), sum(d, {0, 1}).to_vector<double>());  // axes of "..." that the output does not name
 }
 
 TEST(Einsum, SecondOrder) {
