@@ -1,8 +1,8 @@
 #include <spool/autograd/saved.h>
 #include <spool/ops/arithmetic.h>
 #include <spool/ops/cpu/softmax.h>
+#include <spool/ops/detail/reduce_op.h>
 #include <spool/ops/pointwise.h>
-#include <spool/ops/reduce.h>
 #include <spool/ops/reshape.h>
 #include <spool/ops/softmax.h>
 #include <spool/tensor/error.h>
@@ -243,14 +243,10 @@ Tensor along(const Tensor& x, int axis) {
 Tensor softmax(const Tensor& x, int axis) { return along<Softmax>(x, axis); }
 Tensor log_softmax(const Tensor& x, int axis) { return along<LogSoftmax>(x, axis); }
 
-Tensor logsumexp(const Tensor& x, int axis, bool keepdim) {
-  const int at = normalize_axis("logsumexp", axis, x.shape());
-  Dims order;
-  for (int i = 0; i < x.dims(); ++i)
-    if (i != at) order.push_back(i);
-  order.push_back(at);
-  const Tensor y = apply<LogSumExp>({at == x.dims() - 1 ? x : permute(x, order)});
-  return keepdim ? unsqueeze(y, at) : y;
+Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
+  const uint32_t mask = detail::axes_mask("logsumexp", axes, x.shape());
+  const Tensor y = apply<LogSumExp>({detail::reduced_last(x, mask)});
+  return keepdim ? reshape(y, detail::reduced_shape(x.shape(), mask, true)) : y;
 }
 
 }  // namespace spool

@@ -23,28 +23,6 @@ Tensor sum_of_magnitudes(const Tensor& x, const Axes& axes, bool keepdim) { retu
 Tensor sum_of_squares(const Tensor& x, const Axes& axes, bool keepdim) { return sum(square(x), axes, keepdim); }
 Tensor log_of_sum(const Tensor& x, const Axes& axes, bool keepdim) { return log(sum(x, axes, keepdim)); }
 
-/// logsumexp is along one axis: those that go are moved last and joined.
-Tensors log_sum_exp(V v) {
-  const Tensor& x = v.in();
-  Axes axes = axes_of(v);
-  if (axes.empty())
-    for (int i = 0; i < x.dims(); ++i) axes.push_back(i);
-  Dims order;
-  Shape kept = x.shape();
-  std::vector<bool> gone(size_t(x.dims()));
-  for (const int64_t axis : axes) gone[size_t(axis < 0 ? axis + x.dims() : axis)] = true;
-  for (int i = 0; i < x.dims(); ++i)
-    if (!gone[size_t(i)]) order.push_back(i);
-  const int first = order.size();
-  for (int i = 0; i < x.dims(); ++i)
-    if (gone[size_t(i)]) {
-      order.push_back(i);
-      kept[i] = 1;
-    }
-  const Tensor y = logsumexp(flatten(permute(x, order), first));
-  return {keeps(v) ? reshape(y, kept) : y};
-}
-
 /// The last of equal ones is the first from the other end.
 template <Tensor (*f)(const Tensor&, int, bool)>
 Tensors extreme_place(V v) {
@@ -80,7 +58,7 @@ Tensors hardmax(V v) {
     {"ReduceL2", reduction(norm)},
     {"ReduceSumSquare", reduction(sum_of_squares)},
     {"ReduceLogSum", reduction(log_of_sum)},
-    {"ReduceLogSumExp", log_sum_exp},
+    {"ReduceLogSumExp", reduction(logsumexp)},
     {"ArgMax", extreme_place<argmax>},
     {"ArgMin", extreme_place<argmin>},
     {"CumSum", prefix},

@@ -76,6 +76,23 @@ TEST(Values, VarianceOfALargeMean) {
   EXPECT_NEAR(norm(from({1e30, 1e30})).item(), 1.41421356e30, 1e23);
 }
 
+TEST(Values, LogSumExpOverSeveralAxes) {
+  const Tensor x = Rng(4).normal({2, 3, 4});
+  const auto naive = [&](const Axes& axes, bool keepdim) { return log(sum(exp(x), axes, keepdim)); };
+  for (const Axes& axes : {Axes{0, 2}, Axes{-1, 1}, Axes{2, 0, 1}, Axes{}, Axes(0)})
+    for (const bool keepdim : {false, true}) {
+      const Tensor y = logsumexp(x, axes, keepdim), expected = naive(axes, keepdim);
+      ASSERT_EQ(y.shape(), expected.shape());
+      const auto a = y.to_vector<double>(), b = expected.to_vector<double>();
+      for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-14);
+    }
+  const auto got = gradient_of(x, [](const Tensor& t) { return logsumexp(t, {0, 2}, true); });
+  const auto expected = gradient_of(x, [](const Tensor& t) { return log(sum(exp(t), {0, 2}, true)); });
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-14);
+  EXPECT_EQ(logsumexp(f64({2})).item(), 2);
+  EXPECT_THROW(logsumexp(x, {0, 0}), ShapeError);
+}
+
 TEST(Values, LogSumExpOfInfinitiesAndLargeNumbers) {
   EXPECT_EQ(logsumexp(f64({-inf, -inf})).item(), -inf);
   EXPECT_EQ(gradient_of(f64({-inf, -inf}), [](const Tensor& t) { return logsumexp(t); }), (Values{0, 0}));
