@@ -28,7 +28,7 @@ std::span<const Exclusion> excluded_types();
 std::span<const Exclusion> excluded_cases();
 bool matches(std::string_view pattern, std::string_view name);
 
-/// Relative tolerance of a case: 6e-7 in f32, five units in the last place (the vectors were rounded too, one of them after a cancellation), 1e-13 in f64, 2 units in the last place in 16 bits; 0 for integers.
-double tolerance_of(const Vector& v, Dtype dtype);
+/// Relative tolerance: 6e-7 in f32, five units in the last place (the vectors were rounded too, one of them after a cancellation), 1e-13 in f64, 2 units in the last place in 16 bits; 0 for integers.
+double tolerance_of(Dtype dtype);
 
 }  // namespace spool::onnx_test

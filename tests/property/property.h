@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "../each_index.h"
+
 namespace spool::property {
 
 constexpr const char* default_params = "seed=5 max_success=2500";
@@ -25,19 +27,7 @@ Tensor normal(const Shape& shape, Dtype dtype = Dtype::f64);
 /// The same shape and random elements, but laid out at random: axes in any order in memory, a step and an offset, or expanded along an axis.
 Tensor strided(const Shape& shape, Dtype dtype = Dtype::f64);
 
-/// Calls f(flat place, indices) for every element of a shape in row-major order.
-template <class F>
-void each_index(const Shape& shape, F&& f) {
-  Shape at(shape.size(), 0);
-  for (int64_t flat = 0; flat < numel(shape); ++flat) {
-    int64_t rest = flat;
-    for (int axis = shape.size() - 1; axis >= 0; --axis) {
-      at[axis] = rest % shape[axis];
-      rest /= shape[axis];
-    }
-    f(size_t(flat), at);
-  }
-}
+using test::each_index;
 /// Row-major place of the element that broadcasting takes for indices `at` of the result.
 size_t broadcast_place(const Shape& shape, const Shape& at);
 

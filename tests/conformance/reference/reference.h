@@ -1,6 +1,7 @@
 #pragma once
 // What each op's values are compared with: naive formulas in double, written without looking at the kernels. Every op has an entry; an op
 // without one fails. Ops whose attributes are private are called through their public function, and the entry proves that the op ran.
+#include "../../each_index.h"
 #include "../support.h"
 
 #include <cmath>
@@ -34,19 +35,6 @@ struct Array {
   int64_t rows() const { return columns() ? int64_t(values.size()) / columns() : numel(Shape(std::span(shape.begin(), size_t(shape.size() - 1)))); }
 };
 
-/// Calls f(flat place, indices) for every element of a shape.
-template <class F>
-void each_index(const Shape& shape, F&& f) {
-  Shape at(shape.size(), 0);
-  for (int64_t flat = 0; flat < numel(shape); ++flat) {
-    int64_t rest = flat;
-    for (int axis = shape.size() - 1; axis >= 0; --axis) {
-      at[axis] = rest % shape[axis];
-      rest /= shape[axis];
-    }
-    f(size_t(flat), at);
-  }
-}
 /// The element at these indices.
 inline double look_up(const Array& a, const Shape& at) {
   int64_t place = 0;
