@@ -2,7 +2,7 @@
 #include <spool/tensor/error.h>
 #include <spool/tensor/parallel.h>
 #include <spool/ops/cpu/pointwise.h>
-#include <spool/ops/cpu/vec_math.h>
+#include <spool/ops/cpu/softmax.h>
 #include <spool/ops/cross_entropy.h>
 #include <spool/ops/detail/targets.h>
 #include <spool/tensor/copy.h>
@@ -18,29 +18,16 @@ using detail::statistics_type;
 using detail::target_rows;
 using kernels::compute_t;
 
-/// log Σ e^x of a row, in 16 lanes.
+/// log Σ e^x of a row; NaN where nothing in it is above −∞.
 template <class T, class C>
-SPOOL_CLONES C row_lse(const T* x, int64_t n) {
-  constexpr int lanes = 16;
-  C top[lanes], sum[lanes] = {};
-  for (auto& t : top) t = -std::numeric_limits<C>::infinity();
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (int l = 0; l < lanes; ++l) top[l] = static_cast<C>(x[i + l]) > top[l] ? static_cast<C>(x[i + l]) : top[l];
-  for (; i < n; ++i) top[0] = static_cast<C>(x[i]) > top[0] ? static_cast<C>(x[i]) : top[0];
-  C largest = top[0];
-  for (int l = 1; l < lanes; ++l) largest = top[l] > largest ? top[l] : largest;
-  for (i = 0; i + lanes <= n; i += lanes)
-    for (int l = 0; l < lanes; ++l) sum[l] += kernels::vexp(static_cast<C>(x[i + l]) - largest);
-  for (; i < n; ++i) sum[0] += kernels::vexp(static_cast<C>(x[i]) - largest);
-  for (int width = lanes / 2; width > 0; width /= 2)
-    for (int l = 0; l < width; ++l) sum[l] += sum[l + width];
-  return largest + std::log(sum[0]);
+C row_lse(const T* x, int64_t n) {
+  const C top = kernels::row_max<T, C>(x, n);
+  return top + std::log(kernels::exponentials<T, C>(x, n, top));
 }
 
 template <class T, class C>
-SPOOL_CLONES void gradient_row(const T* x, T* dx, int64_t n, C lse, C scale, C share) {
-  for (int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(scale * (kernels::vexp(static_cast<C>(x[i]) - lse) - share));
+SPOOL_CLONES void gradient_row(const T* __restrict x, T* __restrict dx, int64_t n, C lse, C scale, C share) {
+  for (int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(scale * (kernels::vexp_flushed(static_cast<C>(x[i]) - lse) - share));
 }
 
 constexpr int64_t row_block = 256;

@@ -1,6 +1,7 @@
 #include <spool/autograd/saved.h>
 #include <spool/tensor/error.h>
 #include <spool/tensor/parallel.h>
+#include <spool/ops/cpu/lane_sum.h>
 #include <spool/ops/cpu/pointwise.h>
 #include <spool/ops/norm.h>
 #include <spool/tensor/copy.h>
@@ -10,15 +11,7 @@
 namespace spool {
 namespace {
 
-using kernels::compute_t;
-constexpr int lanes = 16;
-
-template <class C>
-SPOOL_INLINE C fold(C* lane) {
-  for (int width = lanes / 2; width > 0; width /= 2)
-    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
-  return lane[0];
-}
+using kernels::compute_t, kernels::join_lanes, kernels::lane_sum;
 
 /// A number near the elements of a row. Means are counted from it, so that where they are large against the deviations these keep their
 /// digits: f32 holds a mean of 10,000 to 5e-4.
@@ -31,30 +24,19 @@ SPOOL_INLINE C row_origin(const T* x, int64_t n) {
 /// One row: mean from the row's origin (0 for rms) and 1/√(mean square deviation + eps), then y.
 template <class T, class C>
 SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int64_t n, C eps, bool centred, C* mean_out, C* rstd_out) {
-  C lane[lanes] = {};
-  int64_t i = 0;
-  C mean = 0;
   const C origin = centred ? row_origin<T, C>(x, n) : C(0);
-  if (centred) {
-    for (; i + lanes <= n; i += lanes)
-      for (int l = 0; l < lanes; ++l) lane[l] += static_cast<C>(x[i + l]) - origin;
-    for (; i < n; ++i) lane[i % lanes] += static_cast<C>(x[i]) - origin;
-    mean = fold(lane) / static_cast<C>(n);
-    for (auto& l : lane) l = 0;
-  }
-  for (i = 0; i + lanes <= n; i += lanes)
-    for (int l = 0; l < lanes; ++l) {
-      const C d = static_cast<C>(x[i + l]) - origin - mean;
-      lane[l] += d * d;
-    }
-  for (; i < n; ++i) lane[i % lanes] += (static_cast<C>(x[i]) - origin - mean) * (static_cast<C>(x[i]) - origin - mean);
-  const C rstd = C(1) / std::sqrt(fold(lane) / static_cast<C>(n) + eps);
+  const C mean = centred ? lane_sum<C>(0, n, [=](int64_t i) __attribute__((always_inline)) { return static_cast<C>(x[i]) - origin; }) / static_cast<C>(n) : C(0);
+  const C square = lane_sum<C>(0, n, [=](int64_t i) __attribute__((always_inline)) {
+    const C d = static_cast<C>(x[i]) - origin - mean;
+    return d * d;
+  });
+  const C rstd = C(1) / std::sqrt(square / static_cast<C>(n) + eps);
   if (weight && bias) {
-    for (i = 0; i < n; ++i) y[i] = static_cast<T>((static_cast<C>(x[i]) - origin - mean) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i]));
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((static_cast<C>(x[i]) - origin - mean) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i]));
   } else if (!centred && weight) {  // rounded before the weight, as LLaMA's reference codes do; nothing for f32
-    for (i = 0; i < n; ++i) y[i] = static_cast<T>(static_cast<C>(static_cast<T>(static_cast<C>(x[i]) * rstd)) * static_cast<C>(weight[i]));
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(static_cast<C>(static_cast<T>(static_cast<C>(x[i]) * rstd)) * static_cast<C>(weight[i]));
   } else {
-    for (i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n; ++i) {
       const C scaled = (static_cast<C>(x[i]) - origin - mean) * rstd * (weight ? static_cast<C>(weight[i]) : C(1));
       y[i] = static_cast<T>(bias ? scaled + static_cast<C>(bias[i]) : scaled);
     }
@@ -65,35 +47,41 @@ SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int
 
 /// One row of backward: dx, and the row's part of dweight and dbias. With h = (x − origin − mean)·rstd and g = dy·weight:
 /// dx = rstd·(g − mean(g) − h·mean(g·h)), the middle term only when centred, plus what else flows into x.
-template <class T, class C>
-SPOOL_CLONES void norm_backward_row(const T* dy, const T* x, const T* weight, C mean, C rstd, const T* extra, T* dx, C* dweight, C* dbias, int64_t n, bool centred) {
+template <class T, class C, bool centred, bool weighted, bool parameters>
+SPOOL_CLONES void norm_backward_row(const T* __restrict dy, const T* __restrict x, const T* __restrict weight, C mean, C rstd, const T* extra, T* dx, C* __restrict dweight,
+                                    C* __restrict dbias, int64_t n) {
+  constexpr int lanes = kernels::many_lanes<C> / 2;  // for each of two sums
   const C origin = centred ? row_origin<T, C>(x, n) : C(0);
-  if (dweight) {
-    for (int64_t i = 0; i < n; ++i) {
-      dweight[i] += static_cast<C>(dy[i]) * ((static_cast<C>(x[i]) - origin - mean) * rstd);
-      dbias[i] += static_cast<C>(dy[i]);
-    }
-  }
-  if (!dx) return;
   C along[lanes] = {}, total[lanes] = {};
+  const auto add = [&](int64_t i, int l) __attribute__((always_inline)) {
+    const C d = static_cast<C>(dy[i]), h = (static_cast<C>(x[i]) - origin - mean) * rstd, g = weighted ? d * static_cast<C>(weight[i]) : d;
+    if constexpr (parameters) dweight[i] += d * h;
+    if constexpr (parameters && centred) dbias[i] += d;
+    if constexpr (centred) total[l] += g;
+    along[l] += g * h;
+  };
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (int l = 0; l < lanes; ++l) {
-      const C g = static_cast<C>(dy[i + l]) * (weight ? static_cast<C>(weight[i + l]) : C(1));
-      total[l] += g;
-      along[l] += g * ((static_cast<C>(x[i + l]) - origin - mean) * rstd);
-    }
-  for (; i < n; ++i) {
-    const C g = static_cast<C>(dy[i]) * (weight ? static_cast<C>(weight[i]) : C(1));
-    total[i % lanes] += g;
-    along[i % lanes] += g * ((static_cast<C>(x[i]) - origin - mean) * rstd);
+  for (const int64_t whole = n / lanes * lanes; i < whole; i += lanes)
+    for (int l = 0; l < lanes; ++l) add(i + l, l);
+  for (int l = 0; i < n; ++i, ++l) add(i, l);
+  if (!dx) return;
+  const auto plus = [](C p, C q) __attribute__((always_inline)) { return p + q; };
+  const C a = join_lanes<lanes / 2>(along, plus) / static_cast<C>(n), b = centred ? join_lanes<lanes / 2>(total, plus) / static_cast<C>(n) : C(0);
+  const auto value = [=](int64_t j) __attribute__((always_inline)) {
+    const C g = weighted ? static_cast<C>(dy[j]) * static_cast<C>(weight[j]) : static_cast<C>(dy[j]);
+    return rstd * (g - b - (static_cast<C>(x[j]) - origin - mean) * rstd * a);
+  };
+  if (extra) {
+    for (i = 0; i < n; ++i) dx[i] = static_cast<T>(value(i) + static_cast<C>(extra[i]));
+  } else {
+    for (i = 0; i < n; ++i) dx[i] = static_cast<T>(value(i));
   }
-  const C a = fold(along) / static_cast<C>(n), b = centred ? fold(total) / static_cast<C>(n) : C(0);
-  for (i = 0; i < n; ++i) {
-    const C g = static_cast<C>(dy[i]) * (weight ? static_cast<C>(weight[i]) : C(1));
-    const C value = rstd * (g - b - (static_cast<C>(x[i]) - origin - mean) * rstd * a);
-    dx[i] = static_cast<T>(extra ? value + static_cast<C>(extra[i]) : value);
-  }
+}
+
+template <class T, class C, bool centred>
+auto backward_row_of(bool weighted, bool parameters) {
+  if (weighted) return parameters ? norm_backward_row<T, C, centred, true, true> : norm_backward_row<T, C, centred, true, false>;
+  return parameters ? norm_backward_row<T, C, centred, false, true> : norm_backward_row<T, C, centred, false, false>;
 }
 
 Dtype statistics_type(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
@@ -118,7 +106,8 @@ struct BackwardAttrs {
   bool wants_dx = true, wants_parameters = true;
 };
 
-/// inputs: dy, x, weight?, mean (from each row's origin), rstd, extra? (added to dx). outputs: dx (empty when not wanted), dweight, dbias (empty when not wanted).
+/// inputs: dy, x, weight?, mean (from each row's origin), rstd, extra? (added to dx). outputs: dx (empty when not wanted), dweight, dbias (both empty when not
+/// wanted; without a centre dbias is 0).
 struct NormBackward {
   static constexpr auto name = "norm_backward";
   static constexpr auto no_gradient = "it is the fused first derivative of layer_norm and rms_norm";
@@ -158,22 +147,23 @@ struct NormBackward {
       const T* more = extra.defined() ? static_cast<const T*>(extra.raw()) : nullptr;
       T* pdx = attrs.wants_dx ? static_cast<T*>(dx.raw()) : nullptr;
       C* parts = attrs.wants_parameters && blocks ? reinterpret_cast<C*>(scratch.data()) : nullptr;
+      const auto row = attrs.centred ? backward_row_of<T, C, true>(pw, parts) : backward_row_of<T, C, false>(pw, parts);
       parallel_blocks(blocks, 8 * row_block * n, [&](int64_t block) {
         C *dw = parts ? parts + 2 * n * block : nullptr, *db = parts ? dw + n : nullptr;
         if (parts) std::fill_n(dw, 2 * n, C(0));
         for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r)
-          norm_backward_row<T, C>(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], more ? more + r * n : nullptr, pdx ? pdx + r * n : nullptr, dw, db, n, attrs.centred);
+          row(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], more ? more + r * n : nullptr, pdx ? pdx + r * n : nullptr, dw, db, n);
       });
       if (!attrs.wants_parameters) return;
       const auto gather = [&](const Tensor& to, int64_t shift) {
         if (!to.defined() || to.numel() == 0) return;
         T* out = static_cast<T*>(to.raw());
-        parallel_range(n, 512, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            C total = 0;
-            for (int64_t block = 0; block < blocks; ++block) total += parts[2 * n * block + shift + i];
-            out[i] = static_cast<T>(accumulate ? C(out[i]) + total : total);
-          }
+        constexpr int64_t width = 512;
+        parallel_range(n, width, [&](int64_t begin, int64_t end) {
+          C total[width] = {};
+          for (int64_t block = 0; block < blocks; ++block)
+            for (int64_t i = begin; i < end; ++i) total[i - begin] += parts[2 * n * block + shift + i];
+          for (int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(accumulate ? C(out[i]) + total[i - begin] : total[i - begin]);
         });
       };
       gather(dweight, 0);

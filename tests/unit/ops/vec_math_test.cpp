@@ -23,11 +23,14 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     }                                                              \
   }
 LOOP(loop_exp, vexp(x))
+LOOP(loop_exp_flushed, vexp_flushed(x))
 LOOP(loop_log, vlog(x))
 LOOP(loop_tanh, vtanh(x))
 LOOP(loop_erf, verf(x))
 LOOP(loop_sigmoid, vsigmoid(x))
+LOOP(loop_normal_cdf, normal_cdf(x))
 LOOP(loop_gelu_erf, gelu_erf(x))
+LOOP(loop_gelu_erf_derivative, gelu_erf_derivative(x))
 LOOP(loop_gelu_tanh, gelu_tanh(x))
 LOOP(loop_silu, silu(x))
 #undef LOOP
@@ -80,6 +83,18 @@ TEST(VecMath, ExpAtTheExtremes) {
   EXPECT_TRUE(std::isnan(one(loop_exp, nan)));
 }
 
+TEST(VecMath, FlushedExpIsAccurateWhereItIsNormal) {
+  auto exact = [](double x) { return std::exp(x); };
+  EXPECT_LT(worst_relative(loop_exp_flushed, every(1e-30f, 87.33f, 997, true), exact), 1.2e-7);
+  EXPECT_LT(worst_relative(loop_exp_flushed, every(87.33f, 88.37f, 3, false), exact), 1.2e-7);
+  for (float x : every(87.33f, 1e5f, 99991, false)) ASSERT_NEAR(one(loop_exp_flushed, -x), 0, 1.3e-38) << x;
+  for (float x : {-inf, -1e30f, -200.0f, -87.7f}) EXPECT_EQ(one(loop_exp_flushed, x), 0) << x;
+  for (float x : {inf, 1e30f, 89.0f}) EXPECT_EQ(one(loop_exp_flushed, x), inf) << x;
+  EXPECT_EQ(one(loop_exp_flushed, 0), 1);
+  EXPECT_TRUE(std::isnan(one(loop_exp_flushed, nan)));
+  EXPECT_TRUE(std::isnan(one(loop_exp_flushed, -nan)));
+}
+
 TEST(VecMath, LogIsAccurate) {
   auto exact = [](double x) { return std::log(x); };
   EXPECT_LT(worst_relative(loop_log, every(1e-45f, 3e38f, 1999, false), exact), 1.2e-7);
@@ -102,7 +117,8 @@ TEST(VecMath, TanhAndErfAreAccurateAndOdd) {
   for (Loop loop : {loop_tanh, loop_erf}) {
     EXPECT_EQ(one(loop, inf), 1);
     EXPECT_EQ(one(loop, -inf), -1);
-    EXPECT_TRUE(std::isnan(one(loop, nan)));
+    EXPECT_TRUE(std::isnan(one(loop, nan)) && std::isnan(one(loop, -nan)));
+    EXPECT_EQ(one(loop, 9.5f), 1);
     EXPECT_FALSE(std::signbit(one(loop, 0.0f)));
     EXPECT_TRUE(std::signbit(one(loop, -0.0f)));
     for (float x : every(1e-3f, 20, 99991, false)) ASSERT_EQ(one(loop, -x), -one(loop, x));
@@ -127,6 +143,18 @@ TEST(Activations, FollowTheirDoubleForms) {
   EXPECT_LT(worst_relative(
                 loop_silu, x, [](double v) { return v / (1 + std::exp(-v)); }, 1e-3),
             4e-7);
+  const auto density = [](double v) { return std::exp(-0.5 * v * v) / std::sqrt(2 * M_PI); };
+  const auto distribution = [](double v) { return 0.5 * std::erfc(-v / std::sqrt(2.0)); };
+  const auto wide = every(1e-30f, 3e38f, 9973, true);
+  EXPECT_LT(worst_relative(loop_normal_cdf, x, distribution, 0.5), 2e-7);
+  EXPECT_LT(worst_relative(loop_gelu_erf, wide, [=](double v) { return v * distribution(v); }, 0.2), 7e-7);
+  EXPECT_LT(worst_relative(loop_gelu_erf_derivative, x, [=](double v) { return distribution(v) + v * density(v); }, 1.0), 2e-7);
+  for (float v : {6.0f, 14.0f, 1e5f, 3e38f}) {
+    EXPECT_EQ(one(loop_gelu_erf, v), v);
+    EXPECT_NEAR(one(loop_gelu_erf, -v), 0, 1e-7);
+  }
+  EXPECT_EQ(one(loop_gelu_erf, inf), inf);
+  EXPECT_TRUE(std::isnan(one(loop_gelu_erf, -inf)) && std::isnan(one(loop_gelu_erf, nan)));
   EXPECT_EQ(one(loop_gelu_tanh, 1e20f), 1e20f);
   EXPECT_EQ(relu(-2.0f), 0);
   EXPECT_TRUE(std::isnan(relu(nan)));
