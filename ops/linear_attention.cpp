@@ -45,19 +45,9 @@ struct LinearAttentionBackward {
       const Strides& den_strides = k.in(7).strides();
       const S* den = static_cast<const S*>(k.in(7).raw()) + task / z.heads * den_strides[0] + task % z.heads * den_strides[1];
       const Blocks<S> x(space, m, d);
-      const auto cotangents = [&](int64_t at, int64_t n, int64_t step) {  // x.b = dnum, x.u = dden, rows at, at + step, …
-        for (int64_t t = 0; t < n; ++t) {
-          const T *g = dout.row(at + t * step), *y = out.row(at + t * step);  // dout may be one element with strides 0
-          const S total = den[(at + t * step) * den_strides[2]], scale = total <= S(attrs.eps) ? S(0) : S(1) / (total + S(attrs.eps));
-          S dot = 0;
-          for (int64_t j = 0; j < d; ++j) {
-            const S value = static_cast<S>(static_cast<compute_t<T>>(g[j * dout.step]));
-            dot += value * static_cast<S>(static_cast<compute_t<T>>(y[j * out.step]));
-            x.b[t * wd + j] = value * scale;
-          }
-          for (int64_t j = d; j < wd; ++j) x.b[t * wd + j] = 0;
-          x.u[t] = -dot * scale;
-        }
+      const auto cotangents = [&](int64_t at, int64_t n, int64_t step) {  // x.b = dnum, x.u = dden of rows at, at + step, …; dout may be one element with strides 0
+        gather_cotangents<T, S>(dout.row(at), step * dout.stride, dout.step, out.row(at), step * out.stride, out.step, den + at * den_strides[2], step * den_strides[2], S(attrs.eps), n, d, wd,
+                                x.b, x.u);
       };
       const auto rows_of = [](const S* from, int64_t n, int64_t size, int64_t width, S* to) {  // drops padding
         for (int64_t t = 0; t < n; ++t) std::copy_n(from + t * width, size, to + t * size);

@@ -28,7 +28,7 @@ void multiply(int64_t rows, int64_t columns, int64_t k, const C* a, int64_t a_ro
   const auto& set = detail::kernels<C>();
   const detail::TileArgs<C> args{k, a_row, a_column, b_row, c_row, C(1), add};
   for (int64_t j = 0; j < columns; j += set.nr) {
-    const auto* tiles = set.tile[columns - j > set.nr / 2];
+    const auto* tiles = set.tile[0][columns - j > set.nr / 2];
     for (int64_t i = 0; i < rows; i += set.mr) tiles[std::min<int64_t>(set.mr, rows - i)](args, a + i * a_row, b + j, c + i * c_row + j);
   }
 }

@@ -8,8 +8,24 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define SPOOL_CLONES __attribute__((target_clones("arch=x86-64-v3", "arch=x86-64-v4", "default")))
 #define SPOOL_HAS_ISA_LEVELS 1
+#define SPOOL_V4 __attribute__((target("arch=x86-64-v4")))
 #else
 #define SPOOL_CLONES
 #define SPOOL_HAS_ISA_LEVELS 0
 #endif
 #define SPOOL_INLINE [[gnu::always_inline]] inline
+
+#if SPOOL_HAS_ISA_LEVELS
+namespace spool::kernels {
+
+/// Whether this machine runs functions marked SPOOL_V4. For code that is written for registers of 64 bytes; loops want SPOOL_CLONES.
+inline bool runs_v4() {
+  static const bool runs = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd");
+  }();
+  return runs;
+}
+
+}  // namespace spool::kernels
+#endif

@@ -26,11 +26,11 @@ namespace {
 
 template <class T>
 struct Product {
-  const GemmShape& shape;
-  const GemmSource& a;
-  const GemmSource& b;
+  const GemmShape shape;
+  const GemmSource a, b;
   const GemmOptions<T>& options;
   const Panels panels;
+  bool turned = false;  ///< Rows of this product run along C's contiguous axis: it forms Cᵀ.
   const Kernels<T>& fn = kernels<T>();
 
   /// Where the tiles of one block read A and B, and what follows them.
@@ -38,46 +38,77 @@ struct Product {
     int64_t m, n;
     const T* a;
     int64_t a_strip;
+    bool a_packed;
     const T* b;
     int64_t b_strip;
     const T* b_edge;  // the last strip of B when it is narrower than nr
     int64_t b_edge_row;
+    T* b_copy;   // where the first rows leave the strips of B for the rest, or null
+    int64_t b_copy_strip;
+    bool first;  // these are the first rows
   };
+
+  /// From an element of C to the next row's, and the next column's, of this product.
+  int64_t down(int64_t c_row) const { return turned ? 1 : c_row; }
+  int64_t right(int64_t c_row) const { return turned ? c_row : 1; }
 
   static const void* at(const GemmSource& x, int64_t offset) { return static_cast<const char*>(x.data) + offset * x.element; }
 
   void tiles(TileArgs<T> args, const Block& block, T* c, const Finish<T>* finish) const {
     const int64_t mr = fn.mr, nr = fn.nr, b_row = args.b_row, c_row = args.c_row;
+    const bool add = args.add;
     alignas(64) T edge[max_mr * max_nr];
     for (int64_t j = 0; j < block.n; j += nr) {
       const int64_t columns = std::min(nr, block.n - j);
-      const bool whole = columns == nr;
+      const bool whole = columns == nr, direct = whole && !turned;
       const T* b_strip = whole ? block.b + j / nr * block.b_strip : block.b_edge;
-      const auto& tile = fn.tile[2 * columns > nr];
+      T* const b_copy = whole && block.b_copy ? block.b_copy + j / nr * block.b_copy_strip : nullptr;
+      const auto& tile = fn.tile[block.a_packed][2 * columns > nr];
       args.b_row = whole ? b_row : block.b_edge_row;
-      args.c_row = whole ? c_row : nr;
+      args.c_row = direct ? c_row : nr;
+      args.add = add && !turned;
       for (int64_t i = 0; i < block.m; i += mr) {
         const int64_t rows = std::min(mr, block.m - i);
         const T* a_strip = block.a + i / mr * block.a_strip;
-        T* corner = c + i * c_row + j;
-        if (whole) {
-          tile[rows](args, a_strip, b_strip, corner);
+        T* corner = c + i * down(c_row) + j * right(c_row);
+        const bool copying = b_copy && block.first && i == 0;
+        if (b_copy && !copying) {
+          b_strip = b_copy;
+          args.b_row = nr;
+        }
+        args.copy = b_copy;
+        const auto run = copying ? fn.copying : tile[rows];
+        if (direct) {
+          run(args, a_strip, b_strip, corner);
           continue;
         }
         const auto bytes = static_cast<size_t>(columns) * sizeof(T);
         if (args.add) {
           for (int64_t r = 0; r < rows; ++r) std::memcpy(edge + r * nr, corner + r * c_row, bytes);
         }
-        tile[rows](args, a_strip, b_strip, edge);
-        for (int64_t r = 0; r < rows; ++r) std::memcpy(corner + r * c_row, edge + r * nr, bytes);
+        run(args, a_strip, b_strip, edge);
+        if (turned) {
+          fn.turn(rows, columns, edge, nr, corner, c_row, add);
+        } else {
+          for (int64_t r = 0; r < rows; ++r) std::memcpy(corner + r * c_row, edge + r * nr, bytes);
+        }
       }
       if (finish) {
-        Finish<T> part = *finish;
-        if (part.bias) part.bias += j;
-        if (part.pre) part.pre += j;
-        fn.finish(block.m, columns, c + j, c_row, part);
+        const Finish<T> part = moved(*finish, 0, j);
+        if (turned)
+          fn.finish(columns, block.m, c + j * c_row, c_row, part);
+        else
+          fn.finish(block.m, columns, c + j, c_row, part);
       }
     }
+  }
+
+  /// What finishes the elements i rows and j columns of this product further on.
+  Finish<T> moved(Finish<T> f, int64_t i, int64_t j) const {
+    const int64_t row = turned ? j : i, column = turned ? i : j;
+    if (f.bias) f.bias += column;
+    if (f.pre) f.pre += row * f.pre_row + column;
+    return f;
   }
 
   /// C[m,n] (+)= alpha · A[m, k0..k0+k) B[k0..k0+k, n] for the tile of C at (i0, j0), n ≤ nc.
@@ -85,19 +116,25 @@ struct Product {
                    const Finish<T>* finish, T* pack_a, T* pack_b) const {
     const int64_t mr = fn.mr, nr = fn.nr;
     const void* b_at = at(b, batch * b.batch_stride + k0 * b.row_stride + j0 * b.col_stride);
-    const bool b_direct = b.kind == native && b.col_stride == 1 && (m <= 2 * mr || n * k <= 8192);
-    const bool a_direct = a.kind == native && (n <= 4 * nr || m * k <= 8192);
+    const bool b_direct = b.kind == native && b.col_stride == 1;
+    const bool a_direct = turned || (a.kind == native && (n <= 4 * nr || m * k <= 8192));
     TileArgs<T> args{k, 1, mr, nr, c_row, options.alpha, add};
     Block block{};
     block.n = n;
+    block.a_packed = !a_direct;
     block.b_edge_row = nr;
     if (b_direct) {
       block.b = static_cast<const T*>(b_at);
       block.b_strip = nr;
       args.b_row = b.row_stride;
       const int64_t whole = n / nr * nr;
-      if (whole < n) fn.pack_b[native](n - whole, k, block.b + whole, 1, b.row_stride, pack_b);
-      block.b_edge = pack_b;
+      // Strips of a matrix whose rows lie a multiple of a page apart fall into the same sets of the caches.
+      const bool again = m > 8 * mr || (m > mr && b.row_stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0);
+      if (again && n * k > 8192 && !a_direct) block.b_copy = pack_b;
+      block.b_copy_strip = m > panels.mc ? k * nr : 0;  // one strip at a time is enough for one block of rows
+      T* const edge = block.b_copy ? pack_b + whole * k : pack_b;
+      if (whole < n) fn.pack_b[native](n - whole, k, block.b + whole, 1, b.row_stride, edge);
+      block.b_edge = edge;
     } else {
       fn.pack_b[b.kind](n, k, b_at, b.col_stride, b.row_stride, pack_b);
       block.b = pack_b;
@@ -106,6 +143,7 @@ struct Product {
     }
     for (int64_t i = 0; i < m; i += panels.mc) {
       block.m = std::min(panels.mc, m - i);
+      block.first = i == 0;
       const void* a_at = at(a, batch * a.batch_stride + (i0 + i) * a.row_stride + k0 * a.col_stride);
       if (a_direct) {
         block.a = static_cast<const T*>(a_at);
@@ -117,12 +155,12 @@ struct Product {
         block.a = pack_a;
         block.a_strip = k * mr;
       }
+      T* const rows = c + i * down(c_row);
       if (finish) {
-        Finish<T> part = *finish;
-        if (part.pre) part.pre += i * part.pre_row;
-        tiles(args, block, c + i * c_row, &part);
+        const Finish<T> part = moved(*finish, i, 0);
+        tiles(args, block, rows, &part);
       } else {
-        tiles(args, block, c + i * c_row, nullptr);
+        tiles(args, block, rows, nullptr);
       }
     }
   }
@@ -147,19 +185,17 @@ struct Product {
   }
 
   Finish<T> finish_at(int64_t batch, int64_t i, int64_t j) const {
-    Finish<T> f{options.bias ? options.bias + j : nullptr, options.activation, nullptr, options.pre_row_stride};
-    if (options.pre) f.pre = options.pre + batch * options.pre_batch_stride + i * options.pre_row_stride + j;
-    return f;
+    return moved({options.bias, options.activation, options.pre ? options.pre + batch * options.pre_batch_stride : nullptr, options.pre_row_stride}, i, j);
   }
 
   /// The tile [i0, i0 + m) × [j0, j0 + n) of one batch, from first block of k to last.
   void tile_of_c(const GemmOutput<T>& c, int64_t batch, int64_t i0, int64_t m, int64_t j0, int64_t n, std::byte* memory) const {
-    if (shape.k > 0 && streams_rows()) return stream_rows(i0, m, j0, n, batch, c);
+    if (!turned && shape.k > 0 && streams_rows()) return stream_rows(i0, m, j0, n, batch, c);
     T* pack_a = reinterpret_cast<T*>(memory);
-    T* pack_b = reinterpret_cast<T*>(memory + panels.a_bytes);
+    T* pack_b = reinterpret_cast<T*>(memory + (turned ? 0 : panels.a_bytes));  // its A is read where it lies
     for (int64_t j = 0; j < n; j += panels.nc) {
       const int64_t columns = std::min(panels.nc, n - j);
-      T* corner = c.data + batch * c.batch_stride + i0 * c.row_stride + j0 + j;
+      T* corner = c.data + batch * c.batch_stride + i0 * down(c.row_stride) + (j0 + j) * right(c.row_stride);
       const Finish<T> finish = finish_at(batch, i0, j0 + j);
       for (int64_t k0 = 0; k0 < shape.k; k0 += panels.kc) {
         const int64_t k = std::min(panels.kc, shape.k - k0);
@@ -237,6 +273,11 @@ struct Product {
   }
 };
 
+/// Its panel of Aᵀ fits where the panels of A and B would lie, since n is at least twice m.
+bool worth_turning(const GemmShape& s, const GemmSource& b, const Panels& panels) {
+  return b.kind == native && b.row_stride == 1 && b.col_stride != 1 && s.m <= most_turned_rows && s.n >= 2 * s.m && s.n >= max_nr && s.m > few_rows && s.k > 0 && !panels.split_k;
+}
+
 }  // namespace
 
 template <class T>
@@ -250,16 +291,26 @@ void gemm(const GemmShape& shape, const GemmSource& a, const GemmSource& b, cons
     std::swap(bt.row_stride, bt.col_stride);
     return gemm<T>({1, shape.m, shape.k, shape.batch}, bt, at, c, options, scratch);
   }
-  const Product<T> product{shape, a, b, options, Panels(shape, sizeof(T))};
+  const Panels panels(shape, sizeof(T));
   int64_t workers = useful_workers(shape, num_threads());
-  if (const int64_t bytes = product.panels.worker_bytes; bytes > 0) {
+  if (const int64_t bytes = panels.worker_bytes; bytes > 0) {
     workers = std::min(workers, static_cast<int64_t>(scratch.size()) / bytes);
     if (workers < 1 || reinterpret_cast<uintptr_t>(scratch.data()) % 64 != 0) {
       throw std::invalid_argument("gemm: the scratch is smaller than gemm_scratch_bytes or not aligned to 64");
     }
   }
-  if (product.panels.split_k && workers > 1) {
-    product.blocks_of_k(c, std::min(workers, product.panels.k_blocks), scratch);
+  if (worth_turning(shape, b, panels)) {
+    // Few rows times a matrix that would have to be packed transposed, such as a layer's weights: Cᵀ = Bᵀ Aᵀ reads it where it lies.
+    const auto swapped = [](GemmSource x) {
+      std::swap(x.row_stride, x.col_stride);
+      return x;
+    };
+    Product<T>{{shape.n, shape.m, shape.k, shape.batch}, swapped(b), swapped(a), options, panels, true}.tiles_of_c(c, workers, scratch);
+    return;
+  }
+  const Product<T> product{shape, a, b, options, panels};
+  if (panels.split_k && workers > 1) {
+    product.blocks_of_k(c, std::min(workers, panels.k_blocks), scratch);
   } else {
     product.tiles_of_c(c, workers, scratch);
   }

@@ -18,20 +18,34 @@ SPOOL_INLINE const T* advance(const T* from, int64_t bytes) {
   return reinterpret_cast<const T*>(reinterpret_cast<const char*>(from) + bytes);
 }
 
-template <class T, int Lanes, int Rows, int Vectors>
+/// Rows of a strip of B that are asked for before they are needed; read where it lies, each is somewhere else.
+constexpr int64_t rows_ahead = 16;
+
+/// `Step`: elements between the columns of a packed A, whose rows lie side by side; 0 when A is read where it lies.
+template <class T, int Lanes, int Rows, int Vectors, int Step, bool Copy>
 SPOOL_INLINE void tile_body(const TileArgs<T>& args, const T* a, const T* b, T* c) {
   using S = Simd<T, Lanes>;
   using V = typename S::Vector;
   V sum[Rows][Vectors] = {};
   constexpr int64_t size = sizeof(T);  // strides in bytes keep the compiler from making a second copy of the loop for stride 1
-  const int64_t a_row = args.a_row * size, a_col = args.a_col * size, b_row = args.b_row * size, c_row = args.c_row;
+  const int64_t a_row = (Step ? 1 : args.a_row) * size, a_col = (Step ? Step : args.a_col) * size, b_row = args.b_row * size, c_row = args.c_row;
 #pragma GCC unroll 16
-  for (int r = 0; r < Rows; ++r) __builtin_prefetch(c + r * c_row, 1);
+  for (int r = 0; r < Rows; ++r) {
+#pragma GCC unroll 2
+    for (int64_t line = 0; line < Vectors * Lanes * size; line += 64) __builtin_prefetch(advance(c + r * c_row, line), 1);
+  }
+  T* copy = args.copy;
 #pragma GCC unroll 4
   for (int64_t p = args.k; p > 0; --p) {
     V bv[Vectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < Vectors; ++v) S::load(bv[v], b + v * Lanes);
+    for (int v = 0; v < Vectors; ++v) {
+      S::load(bv[v], b + v * Lanes);
+      if constexpr (Copy) S::store(copy + v * Lanes, bv[v]);
+    }
+    if constexpr (Copy) copy += Vectors * Lanes;
+#pragma GCC unroll 2
+    for (int64_t line = 0; line < Vectors * Lanes * size; line += 64) __builtin_prefetch(advance(b, rows_ahead * b_row + line), 0, 2);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
       const T x = *advance(a, r * a_row);
@@ -111,6 +125,38 @@ SPOOL_INLINE void rows_body(int64_t rows, const TileArgs<T>& args, const T* a, c
   }
 }
 
+/// C[columns, rows] (+)= tileᵀ, for a tile [rows, columns] with rows `width` apart.
+template <class T>
+SPOOL_INLINE void turn_body(int64_t rows, int64_t columns, const T* tile, int64_t width, T* c, int64_t c_row, bool add) {
+  using V = typename Quad<T>::Vector;
+  for (int64_t j = 0; j < columns; j += 4) {
+    for (int64_t i = 0; i < rows; i += 4) {
+      const T* from = tile + i * width + j;
+      T* to = c + j * c_row + i;
+      if (rows - i >= 4 && columns - j >= 4) {
+        V t[4];
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) std::memcpy(&t[r], from + r * width, sizeof(V));
+        transpose(t);
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) {
+          V old = {};
+          if (add) std::memcpy(&old, to + r * c_row, sizeof(V));
+          if (add) t[r] += old;
+          std::memcpy(to + r * c_row, &t[r], sizeof(V));
+        }
+        continue;
+      }
+      for (int64_t q = 0; q < columns - j && q < 4; ++q) {
+        for (int64_t r = 0; r < rows - i && r < 4; ++r) {
+          T* element = to + q * c_row + r;
+          *element = add ? *element + from[r * width + q] : from[r * width + q];
+        }
+      }
+    }
+  }
+}
+
 template <Activation A, class T, int Width>
 SPOOL_INLINE void finish_with(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>& f) {
   for (int64_t j = 0; j < columns; j += Width) {
@@ -154,9 +200,13 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
 
 // One level: every body above compiled for `target`, with `bytes` a vector and `mr` rows a tile.
 #define SPOOL_GEMM_LEVEL(level, target, bytes, mr_)                                                                   \
-  template <class T, int Rows, int Vectors>                                                                           \
+  template <class T, int Rows, int Vectors, int Step, bool Copy>                                                      \
   target void tile_##level(const TileArgs<T>& args, const T* a, const T* b, T* c) {                                   \
-    tile_body<T, bytes / sizeof(T), Rows, Vectors>(args, a, b, c);                                                    \
+    tile_body<T, bytes / sizeof(T), Rows, Vectors, Step, Copy>(args, a, b, c);                                        \
+  }                                                                                                                   \
+  template <class T>                                                                                                  \
+  target void turn_##level(int64_t rows, int64_t columns, const T* tile, int64_t width, T* c, int64_t c_row, bool add) { \
+    turn_body(rows, columns, tile, width, c, c_row, add);                                                             \
   }                                                                                                                   \
   template <class T>                                                                                                  \
   target void rows_##level(int64_t rows, const TileArgs<T>& args, const T* a, const T* b, T* c, int64_t n) {          \
@@ -177,9 +227,12 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
     set.mr = mr;                                                                                                      \
     set.nr = nr;                                                                                                      \
     [&]<int... R>(std::integer_sequence<int, R...>) {                                                                 \
-      ((set.tile[0][R + 1] = tile_##level<T, R + 1, 1>, set.tile[1][R + 1] = tile_##level<T, R + 1, 2>), ...);        \
+      ((set.tile[0][0][R + 1] = tile_##level<T, R + 1, 1, 0, false>, set.tile[0][1][R + 1] = tile_##level<T, R + 1, 2, 0, false>), ...); \
+      ((set.tile[1][0][R + 1] = tile_##level<T, R + 1, 1, mr, false>, set.tile[1][1][R + 1] = tile_##level<T, R + 1, 2, mr, false>), ...); \
     }                                                                                                                 \
     (std::make_integer_sequence<int, mr>{});                                                                          \
+    set.copying = tile_##level<T, mr, 2, mr, true>;                                                                   \
+    set.turn = turn_##level<T>;                                                                                       \
     set.rows = rows_##level<T>;                                                                                       \
     set.finish = finish_##level<T>;                                                                                   \
     set.pack_a[native] = pack_##level<T, T, mr>;                                                                      \
@@ -196,7 +249,7 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
 SPOOL_GEMM_LEVEL(base, , 16, 6)
 #if SPOOL_HAS_ISA_LEVELS
 SPOOL_GEMM_LEVEL(v3, __attribute__((target("arch=x86-64-v3"))), 32, 6)
-SPOOL_GEMM_LEVEL(v4, __attribute__((target("arch=x86-64-v4"))), 64, 12)
+SPOOL_GEMM_LEVEL(v4, SPOOL_V4, 64, 12)
 #endif
 #undef SPOOL_GEMM_LEVEL
 
@@ -204,10 +257,7 @@ template <class T>
 Kernels<T> choose() {
 #if SPOOL_HAS_ISA_LEVELS
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd")) {
-    return make_v4<T>();
-  }
+  if (runs_v4()) return make_v4<T>();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return make_v3<T>();
 #endif
   return make_base<T>();

@@ -30,7 +30,8 @@ struct TileArgs {
   int64_t b_row;         ///< Stride between rows of the B strip.
   int64_t c_row;
   T alpha;
-  bool add;  ///< C += alpha·AB instead of C = alpha·AB.
+  bool add;           ///< C += alpha·AB instead of C = alpha·AB.
+  T* copy = nullptr;  ///< Where `copying` leaves the strip of B, packed.
 };
 
 /// What happens to an element of C once its sum is complete.
@@ -50,7 +51,10 @@ struct Kernels {
   using Pack = void (*)(int64_t length, int64_t k, const void* source, int64_t stride, int64_t k_stride, T* target);
 
   int mr, nr;
-  Tile tile[2][max_mr + 1];  ///< [columns > nr / 2][rows]: the first reads half a strip's width only.
+  Tile tile[2][2][max_mr + 1];  ///< [A is packed][columns > nr / 2][rows]: half a strip's width has tiles of its own.
+  Tile copying;                 ///< A whole tile, [mr, nr], of a packed A that also packs the strip of B on its way.
+  /// C[columns, rows] (+)= tileᵀ for a tile [rows, columns] whose rows lie `width` apart.
+  void (*turn)(int64_t rows, int64_t columns, const T* tile, int64_t width, T* c, int64_t c_row, bool add);
   /// C[rows,n] (+)= alpha · A[rows,k] B[k,n] for few rows, rows × n × sizeof(T) ≤ few_rows_bytes: streams over whole rows of B, which may
   /// lie in memory, with the sums in the first-level cache. Same bits as the tiles.
   void (*rows)(int64_t rows, const TileArgs<T>&, const T* a, const T* b, T* c, int64_t n);

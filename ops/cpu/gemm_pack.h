@@ -23,27 +23,28 @@ SPOOL_INLINE float widen(float16 x) {
   return from_bits(scaled | special | static_cast<uint32_t>(x.bits & 0x8000u) << 16);
 }
 
+template <class V>
+SPOOL_INLINE void transpose(V (&r)[4]) {
+  const V s0 = __builtin_shufflevector(r[0], r[2], 0, 4, 1, 5), s1 = __builtin_shufflevector(r[0], r[2], 2, 6, 3, 7);
+  const V s2 = __builtin_shufflevector(r[1], r[3], 0, 4, 1, 5), s3 = __builtin_shufflevector(r[1], r[3], 2, 6, 3, 7);
+  r[0] = __builtin_shufflevector(s0, s2, 0, 4, 1, 5);
+  r[1] = __builtin_shufflevector(s0, s2, 2, 6, 3, 7);
+  r[2] = __builtin_shufflevector(s1, s3, 0, 4, 1, 5);
+  r[3] = __builtin_shufflevector(s1, s3, 2, 6, 3, 7);
+}
+
 /// X[0..rows, 0..4) with k contiguous becomes [4][W] at target; rows is 4, or W % 4 for the last rows of a strip.
 template <class T, int Rows, int W>
 SPOOL_INLINE void transpose_four(const T* x, int64_t stride, T* target) {
   using V = typename Quad<T>::Vector;
-  V r0, r1, r2 = {}, r3 = {};
+  V rows[4] = {};
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) __builtin_prefetch(x + (Rows + r) * stride);  // the rows that follow; the hardware sees runs too short
-  std::memcpy(&r0, x, sizeof(V));
-  std::memcpy(&r1, x + stride, sizeof(V));
-  if constexpr (Rows == 4) {
-    std::memcpy(&r2, x + 2 * stride, sizeof(V));
-    std::memcpy(&r3, x + 3 * stride, sizeof(V));
-  }
-  const V s0 = __builtin_shufflevector(r0, r2, 0, 4, 1, 5), s1 = __builtin_shufflevector(r0, r2, 2, 6, 3, 7);
-  const V s2 = __builtin_shufflevector(r1, r3, 0, 4, 1, 5), s3 = __builtin_shufflevector(r1, r3, 2, 6, 3, 7);
-  const V t0 = __builtin_shufflevector(s0, s2, 0, 4, 1, 5), t1 = __builtin_shufflevector(s0, s2, 2, 6, 3, 7);
-  const V t2 = __builtin_shufflevector(s1, s3, 0, 4, 1, 5), t3 = __builtin_shufflevector(s1, s3, 2, 6, 3, 7);
-  std::memcpy(target, &t0, Rows * sizeof(T));
-  std::memcpy(target + W, &t1, Rows * sizeof(T));
-  std::memcpy(target + 2 * W, &t2, Rows * sizeof(T));
-  std::memcpy(target + 3 * W, &t3, Rows * sizeof(T));
+#pragma GCC unroll 4
+  for (int r = 0; r < Rows; ++r) std::memcpy(&rows[r], x + r * stride, sizeof(V));
+  transpose(rows);
+#pragma GCC unroll 4
+  for (int p = 0; p < 4; ++p) std::memcpy(target + p * W, &rows[p], Rows * sizeof(T));
 }
 
 /// One strip with k contiguous. Few rows are read at a time, over a run of k: rows a power of two apart share cache sets.

@@ -15,6 +15,7 @@ inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 inline constexpr int64_t stack_panel_bytes = 64 * 1024;
 inline constexpr int64_t worth_a_thread = 500'000;  ///< Multiply-adds (about 12 µs) that pay for one more thread.
 inline constexpr int64_t partials_per_worker = 4;
+inline constexpr int64_t most_turned_rows = 160;  ///< From here on, packing a transposed B is not felt.
 
 /// Sizes that depend on shape and element size alone. Panels: a block of A, [mc, kc], stays in the second-level cache; a panel of B,
 /// [kc, nc], in the third; one strip of it, [kc, nr], in the first.

@@ -12,20 +12,20 @@
 
 namespace spool::kernels {
 
-/// Columns of one vector register; `width` is a multiple of it (rows of R, b and o are padded with zeros).
+/// `width` is a multiple of these columns (rows of R, b and o are padded with zeros), whatever the registers hold.
 template <class S>
 inline constexpr int64_t scan_lanes = 32 / int64_t(sizeof(S));
 
-template <class S>
+template <class S, int bytes>
 struct ScanVector {
-  typedef S type __attribute__((vector_size(32), aligned(8), may_alias));
+  typedef S type __attribute__((vector_size(bytes), aligned(alignof(S)), may_alias));
 };
 
 /// `tokens` tokens through `tiles` registers of columns starting at `column`.
-template <class S, int tokens, int tiles>
+template <class S, int bytes, int tokens, int tiles>
 SPOOL_INLINE void scan_tile(const S* a, const S* b, const S* c, S* r, S* o, int64_t rows, int64_t width, int64_t column) {
-  using V = typename ScanVector<S>::type;
-  constexpr int64_t lanes = scan_lanes<S>;
+  using V = typename ScanVector<S, bytes>::type;
+  constexpr int64_t lanes = bytes / int64_t(sizeof(S));
   V sum[tokens][tiles], add[tokens][tiles];
   for (int t = 0; t < tokens; ++t)
     for (int i = 0; i < tiles; ++i) {
@@ -49,29 +49,27 @@ SPOOL_INLINE void scan_tile(const S* a, const S* b, const S* c, S* r, S* o, int6
     for (int i = 0; i < tiles; ++i) *reinterpret_cast<V*>(o + t * width + column + i * lanes) = sum[t][i];
 }
 
-/// The loop above for n tokens: a, c [n, rows], b, o [n, width], R [rows, width].
-template <class S>
-SPOOL_CLONES void scan_block(const S* a, const S* b, const S* c, S* r, S* o, int64_t n, int64_t rows, int64_t width) {
-  constexpr int64_t lanes = scan_lanes<S>;
-  for (int64_t column = 0; column < width;) {
-    const bool pair = column + 2 * lanes <= width;
-    int64_t t = 0;
-    if (pair) {
-      for (; t + 3 <= n; t += 3) scan_tile<S, 3, 2>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
-      for (; t < n; ++t) scan_tile<S, 1, 2>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
-    } else {
-      for (; t + 4 <= n; t += 4) scan_tile<S, 4, 1>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
-      for (; t < n; ++t) scan_tile<S, 1, 1>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
-    }
-    column += (pair ? 2 : 1) * lanes;
-  }
+/// All tokens through `tiles` registers of columns, `tokens` at a time.
+template <class S, int bytes, int tokens, int tiles>
+SPOOL_INLINE void scan_columns(const S* a, const S* b, const S* c, S* r, S* o, int64_t n, int64_t rows, int64_t width, int64_t column) {
+  int64_t t = 0;
+  for (; t + tokens <= n; t += tokens) scan_tile<S, bytes, tokens, tiles>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
+  for (; t < n; ++t) scan_tile<S, bytes, 1, tiles>(a + t * rows, b + t * width, c + t * rows, r, o + t * width, rows, width, column);
 }
 
-/// A block of the update: `rows` rows of R from `m`, `tiles` registers of columns, all tokens.
-template <class S, int count, int tiles>
-SPOOL_INLINE void add_tile(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width, int64_t m, int64_t column) {
-  using V = typename ScanVector<S>::type;
+/// The columns from `column` on, in registers of 32 bytes.
+template <class S>
+SPOOL_INLINE void scan_rest(const S* a, const S* b, const S* c, S* r, S* o, int64_t n, int64_t rows, int64_t width, int64_t column) {
   constexpr int64_t lanes = scan_lanes<S>;
+  for (; column + 2 * lanes <= width; column += 2 * lanes) scan_columns<S, 32, 3, 2>(a, b, c, r, o, n, rows, width, column);
+  if (column < width) scan_columns<S, 32, 4, 1>(a, b, c, r, o, n, rows, width, column);
+}
+
+/// A block of the update: `count` rows of R from `m`, `tiles` registers of columns, all tokens.
+template <class S, int bytes, int count, int tiles>
+SPOOL_INLINE void add_tile(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width, int64_t m, int64_t column) {
+  using V = typename ScanVector<S, bytes>::type;
+  constexpr int64_t lanes = bytes / int64_t(sizeof(S));
   V sum[count][tiles];
   for (int k = 0; k < count; ++k)
     for (int i = 0; i < tiles; ++i) sum[k][i] = *reinterpret_cast<const V*>(r + (m + k) * width + column + i * lanes);
@@ -87,22 +85,62 @@ SPOOL_INLINE void add_tile(const S* a, const S* b, S* r, int64_t n, int64_t rows
     for (int i = 0; i < tiles; ++i) *reinterpret_cast<V*>(r + (m + k) * width + column + i * lanes) = sum[k][i];
 }
 
+template <class S, int bytes, int count, int tiles>
+SPOOL_INLINE void add_columns(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width, int64_t column) {
+  int64_t m = 0;
+  for (; m + count <= rows; m += count) add_tile<S, bytes, count, tiles>(a, b, r, n, rows, width, m, column);
+  for (; m < rows; ++m) add_tile<S, bytes, 1, tiles>(a, b, r, n, rows, width, m, column);
+}
+
+template <class S>
+SPOOL_INLINE void add_rest(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width, int64_t column) {
+  constexpr int64_t lanes = scan_lanes<S>;
+  for (; column + 2 * lanes <= width; column += 2 * lanes) add_columns<S, 32, 4, 2>(a, b, r, n, rows, width, column);
+  if (column < width) add_columns<S, 32, 4, 1>(a, b, r, n, rows, width, column);
+}
+
+template <class S>
+SPOOL_CLONES void scan_block_narrow(const S* a, const S* b, const S* c, S* r, S* o, int64_t n, int64_t rows, int64_t width) {
+  scan_rest(a, b, c, r, o, n, rows, width, 0);
+}
+template <class S>
+SPOOL_CLONES void scan_add_narrow(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width) {
+  add_rest(a, b, r, n, rows, width, 0);
+}
+
+#if SPOOL_HAS_ISA_LEVELS
+template <class S>
+SPOOL_V4 void scan_block_wide(const S* a, const S* b, const S* c, S* r, S* o, int64_t n, int64_t rows, int64_t width) {
+  constexpr int64_t lanes = 2 * scan_lanes<S>;
+  int64_t column = 0;
+  for (; column + 2 * lanes <= width; column += 2 * lanes) scan_columns<S, 64, 6, 2>(a, b, c, r, o, n, rows, width, column);
+  scan_rest(a, b, c, r, o, n, rows, width, column);
+}
+template <class S>
+SPOOL_V4 void scan_add_wide(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width) {
+  constexpr int64_t lanes = 2 * scan_lanes<S>;
+  int64_t column = 0;
+  for (; column + 2 * lanes <= width; column += 2 * lanes) add_columns<S, 64, 8, 2>(a, b, r, n, rows, width, column);
+  add_rest(a, b, r, n, rows, width, column);
+}
+#endif
+
+/// The loop above for n tokens: a, c [n, rows], b, o [n, width], R [rows, width].
+template <class S>
+void scan_block(const S* a, const S* b, const S* c, S* r, S* o, int64_t n, int64_t rows, int64_t width) {
+#if SPOOL_HAS_ISA_LEVELS
+  if (runs_v4()) return scan_block_wide(a, b, c, r, o, n, rows, width);
+#endif
+  scan_block_narrow(a, b, c, r, o, n, rows, width);
+}
+
 /// The update alone: R += a_t b_tᵀ for n tokens.
 template <class S>
-SPOOL_CLONES void scan_add(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width) {
-  constexpr int64_t lanes = scan_lanes<S>;
-  for (int64_t column = 0; column < width;) {
-    const bool pair = column + 2 * lanes <= width;
-    int64_t m = 0;
-    if (pair) {
-      for (; m + 4 <= rows; m += 4) add_tile<S, 4, 2>(a, b, r, n, rows, width, m, column);
-      for (; m < rows; ++m) add_tile<S, 1, 2>(a, b, r, n, rows, width, m, column);
-    } else {
-      for (; m + 4 <= rows; m += 4) add_tile<S, 4, 1>(a, b, r, n, rows, width, m, column);
-      for (; m < rows; ++m) add_tile<S, 1, 1>(a, b, r, n, rows, width, m, column);
-    }
-    column += (pair ? 2 : 1) * lanes;
-  }
+void scan_add(const S* a, const S* b, S* r, int64_t n, int64_t rows, int64_t width) {
+#if SPOOL_HAS_ISA_LEVELS
+  if (runs_v4()) return scan_add_wide(a, b, r, n, rows, width);
+#endif
+  scan_add_narrow(a, b, r, n, rows, width);
 }
 
 /// Key sums: s += k_t, then den_t = q_t·s, for n tokens of `rows` features; 8 lanes whatever the vector width.

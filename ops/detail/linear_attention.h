@@ -57,11 +57,19 @@ void visit_feature(Feature f, F&& call) {
   }
 }
 
+/// Rows of a head lie apart (heads · size elements), where no hardware foresees them: asked for this many rows early.
+inline constexpr int64_t rows_ahead = 8;
+template <class T>
+SPOOL_INLINE void ask_for(const T* row, int64_t size) {
+  for (int64_t i = 0; i < size; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(row + i);
+}
+
 /// Rows begin, begin + step, … of one head as `to`[n, width], widened, mapped, padded with zeros.
 template <Feature F, class T, class S>
 SPOOL_CLONES void gather_rows(const T* from, int64_t row_stride, int64_t step, int64_t n, int64_t size, int64_t width, S* to) {
   for (int64_t t = 0; t < n; ++t) {
     if (step == 1) {
+      ask_for(from + (t + rows_ahead) * row_stride, size);
       for (int64_t i = 0; i < size; ++i) to[t * width + i] = feature<F>(static_cast<S>(static_cast<compute_t<T>>(from[t * row_stride + i])));
     } else {
       for (int64_t i = 0; i < size; ++i) to[t * width + i] = feature<F>(static_cast<S>(static_cast<compute_t<T>>(from[t * row_stride + i * step])));
@@ -69,6 +77,37 @@ SPOOL_CLONES void gather_rows(const T* from, int64_t row_stride, int64_t step, i
     for (int64_t i = size; i < width; ++i) to[t * width + i] = 0;
   }
 }
+/// The cotangents of numerators, [n, width], and of denominators, [n]: dnum = dout/(den + eps) and dden = −(dout·out)/(den + eps), or 0 where den ≤ eps.
+/// Rows lie `stride` apart, forwards or backwards. Eight lanes whatever the vector width.
+template <class T, class S>
+SPOOL_CLONES void gather_cotangents(const T* dout, int64_t stride, int64_t step, const T* out, int64_t out_stride, int64_t out_step, const S* den, int64_t den_step, S eps, int64_t n,
+                                    int64_t size, int64_t width, S* dnum, S* dden) {
+  for (int64_t t = 0; t < n; ++t) {
+    const T *g = dout + t * stride, *y = out + t * out_stride;
+    S* to = dnum + t * width;
+    const S total = den[t * den_step], scale = total <= eps ? S(0) : S(1) / (total + eps);
+    S lane[8] = {};
+    int64_t j = 0;
+    if (step == 1 && out_step == 1) {
+      ask_for(g + rows_ahead * stride, size);
+      ask_for(y + rows_ahead * out_stride, size);
+      for (; j + 8 <= size; j += 8)
+        for (int l = 0; l < 8; ++l) {
+          const S value = static_cast<S>(static_cast<compute_t<T>>(g[j + l]));
+          lane[l] += value * static_cast<S>(static_cast<compute_t<T>>(y[j + l]));
+          to[j + l] = value * scale;
+        }
+    }
+    for (int64_t l = 0; j < size; ++j, l = (l + 1) % 8) {
+      const S value = static_cast<S>(static_cast<compute_t<T>>(g[j * step]));
+      lane[l] += value * static_cast<S>(static_cast<compute_t<T>>(y[j * out_step]));
+      to[j] = value * scale;
+    }
+    for (j = size; j < width; ++j) to[j] = 0;
+    dden[t] = -(((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]))) * scale;
+  }
+}
+
 /// grad[t] · g′(x[t]) into a tensor's rows.
 template <Feature F, class T, class S>
 SPOOL_CLONES void scatter_gradient(const S* grad, const T* x, int64_t x_stride, int64_t x_step, T* to, int64_t to_stride, int64_t n, int64_t size, int64_t width) {
