@@ -20,9 +20,9 @@ using kernels::compute_t;
 
 /// log Σ e^x of a row; NaN where nothing in it is above −∞.
 template <class T, class C>
-C row_lse(const T* x, int64_t n) {
+C row_lse(const T* x, int64_t n, kernels::Fetch<T> fetch) {
   const C top = kernels::row_max<T, C>(x, n);
-  return top + std::log(kernels::exponentials<T, C>(x, n, top));
+  return top + std::log(kernels::exponentials<T, C>(x, n, top, fetch));
 }
 
 template <class T, class C>
@@ -111,7 +111,7 @@ struct CrossEntropy {
           double total = 0;
           for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r) {
             const T* row = x + r * n;
-            const C l = row_lse<T, C>(row, n);
+            const C l = row_lse<T, C>(row, n, {x + std::min(r + 1, rows - 1) * n});
             if (lse) lse[r] = l;
             double loss = 0;
             if (int64_t(target[r]) != attrs.ignore_index) {

@@ -11,7 +11,7 @@
 namespace spool {
 namespace {
 
-using kernels::compute_t, kernels::join_lanes, kernels::lane_sum;
+using kernels::compute_t, kernels::each, kernels::Fetch, kernels::join_lanes, kernels::lane_sum;
 
 /// A number near the elements of a row. Means are counted from it, so that where they are large against the deviations these keep their
 /// digits: f32 holds a mean of 10,000 to 5e-4.
@@ -23,7 +23,7 @@ SPOOL_INLINE C row_origin(const T* x, int64_t n) {
 
 /// One row: mean from the row's origin (0 for rms) and 1/√(mean square deviation + eps), then y.
 template <class T, class C>
-SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int64_t n, C eps, bool centred, C* mean_out, C* rstd_out) {
+SPOOL_CLONES void norm_row(const T* __restrict x, const T* __restrict weight, const T* __restrict bias, T* __restrict y, int64_t n, C eps, bool centred, C* mean_out, C* rstd_out, Fetch<T> next) {
   const C origin = centred ? row_origin<T, C>(x, n) : C(0);
   const C mean = centred ? lane_sum<C>(0, n, [=](int64_t i) __attribute__((always_inline)) { return static_cast<C>(x[i]) - origin; }) / static_cast<C>(n) : C(0);
   const C square = lane_sum<C>(0, n, [=](int64_t i) __attribute__((always_inline)) {
@@ -32,9 +32,9 @@ SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int
   });
   const C rstd = C(1) / std::sqrt(square / static_cast<C>(n) + eps);
   if (weight && bias) {
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>((static_cast<C>(x[i]) - origin - mean) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i]));
+    each(n, [=](int64_t i) __attribute__((always_inline)) { y[i] = static_cast<T>((static_cast<C>(x[i]) - origin - mean) * rstd * static_cast<C>(weight[i]) + static_cast<C>(bias[i])); }, next);
   } else if (!centred && weight) {  // rounded before the weight, as LLaMA's reference codes do; nothing for f32
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(static_cast<C>(static_cast<T>(static_cast<C>(x[i]) * rstd)) * static_cast<C>(weight[i]));
+    each(n, [=](int64_t i) __attribute__((always_inline)) { y[i] = static_cast<T>(static_cast<C>(static_cast<T>(static_cast<C>(x[i]) * rstd)) * static_cast<C>(weight[i])); }, next);
   } else {
     for (int64_t i = 0; i < n; ++i) {
       const C scaled = (static_cast<C>(x[i]) - origin - mean) * rstd * (weight ? static_cast<C>(weight[i]) : C(1));
@@ -48,8 +48,8 @@ SPOOL_CLONES void norm_row(const T* x, const T* weight, const T* bias, T* y, int
 /// One row of backward: dx, and the row's part of dweight and dbias. With h = (x − origin − mean)·rstd and g = dy·weight:
 /// dx = rstd·(g − mean(g) − h·mean(g·h)), the middle term only when centred, plus what else flows into x.
 template <class T, class C, bool centred, bool weighted, bool parameters>
-SPOOL_CLONES void norm_backward_row(const T* __restrict dy, const T* __restrict x, const T* __restrict weight, C mean, C rstd, const T* extra, T* dx, C* __restrict dweight,
-                                    C* __restrict dbias, int64_t n) {
+SPOOL_CLONES void norm_backward_row(const T* __restrict dy, const T* __restrict x, const T* __restrict weight, C mean, C rstd, const T* __restrict extra, T* __restrict dx, C* __restrict dweight,
+                                    C* __restrict dbias, int64_t n, Fetch<T> next_dy, Fetch<T> next_x) {
   constexpr int lanes = kernels::many_lanes<C> / 2;  // for each of two sums
   const C origin = centred ? row_origin<T, C>(x, n) : C(0);
   C along[lanes] = {}, total[lanes] = {};
@@ -71,11 +71,10 @@ SPOOL_CLONES void norm_backward_row(const T* __restrict dy, const T* __restrict 
     const C g = weighted ? static_cast<C>(dy[j]) * static_cast<C>(weight[j]) : static_cast<C>(dy[j]);
     return rstd * (g - b - (static_cast<C>(x[j]) - origin - mean) * rstd * a);
   };
-  if (extra) {
-    for (i = 0; i < n; ++i) dx[i] = static_cast<T>(value(i) + static_cast<C>(extra[i]));
-  } else {
-    for (i = 0; i < n; ++i) dx[i] = static_cast<T>(value(i));
-  }
+  if (extra)
+    each(n, [=](int64_t j) __attribute__((always_inline)) { dx[j] = static_cast<T>(value(j) + static_cast<C>(extra[j])); }, next_dy, next_x);
+  else
+    each(n, [=](int64_t j) __attribute__((always_inline)) { dx[j] = static_cast<T>(value(j)); }, next_dy, next_x);
 }
 
 template <class T, class C, bool centred>
@@ -151,8 +150,11 @@ struct NormBackward {
       parallel_blocks(blocks, 8 * row_block * n, [&](int64_t block) {
         C *dw = parts ? parts + 2 * n * block : nullptr, *db = parts ? dw + n : nullptr;
         if (parts) std::fill_n(dw, 2 * n, C(0));
-        for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r)
-          row(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], more ? more + r * n : nullptr, pdx ? pdx + r * n : nullptr, dw, db, n);
+        for (int64_t r = block * row_block; r < std::min(rows, (block + 1) * row_block); ++r) {
+          const int64_t next = std::min(r + 1, rows - 1) * n;
+          row(pdy + r * n, px + r * n, pw, pm ? pm[r] : C(0), pr[r], more ? more + r * n : nullptr, pdx ? pdx + r * n : nullptr, dw, db, n,
+              Fetch<T>{pdy + next}, Fetch<T>{px + next});
+        }
       });
       if (!attrs.wants_parameters) return;
       const auto gather = [&](const Tensor& to, int64_t shift) {
@@ -213,7 +215,7 @@ struct Norm {
       parallel_range(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
           C m, s;
-          norm_row<T, C>(x + r * n, w, b, y + r * n, n, static_cast<C>(attrs.eps), centred, &m, &s);
+          norm_row<T, C>(x + r * n, w, b, y + r * n, n, static_cast<C>(attrs.eps), centred, &m, &s, Fetch<T>{x + std::min(r + 1, rows - 1) * n});
           if (mean) mean[r] = m;
           if (rstd) rstd[r] = s;
         }
@@ -301,7 +303,7 @@ struct AddRmsNorm {
         for (int64_t r = begin; r < end; ++r) {
           C m, s;
           add_row<T>(x + r * n, delta + r * n, sum + r * n, n);
-          norm_row<T, C>(sum + r * n, w, nullptr, y + r * n, n, static_cast<C>(attrs.eps), false, &m, &s);
+          norm_row<T, C>(sum + r * n, w, nullptr, y + r * n, n, static_cast<C>(attrs.eps), false, &m, &s, {});
           if (rstd) rstd[r] = s;
         }
       });

@@ -13,7 +13,7 @@
 namespace spool {
 namespace {
 
-using kernels::compute_t;
+using kernels::compute_t, kernels::Fetch;
 constexpr double inf = std::numeric_limits<double>::infinity();
 
 /// All inputs are alike, with at least one axis.
@@ -25,13 +25,13 @@ Inferred rows_of(std::string_view op, const Metas& in) {
   return {{in[0]}, {}};
 }
 
-/// Calls f(first element, length) for each row of the last axis.
+/// Calls f(first element, length, that of the next row) for each row of the last axis; the last row counts as its own next one.
 template <class F>
 void each_row(const Shape& shape, F&& f) {
   const int64_t n = shape.back(), rows = n ? numel(shape) / n : 0;
   const int64_t group = std::max<int64_t>(1, 4096 / std::max<int64_t>(n, 1));
   parallel_blocks((rows + group - 1) / group, 8 * group * n, [&](int64_t block) {
-    for (int64_t row = block * group; row < std::min(rows, (block + 1) * group); ++row) f(row * n, n);
+    for (int64_t row = block * group; row < std::min(rows, (block + 1) * group); ++row) f(row * n, n, std::min(row + 1, rows - 1) * n);
   });
 }
 
@@ -65,7 +65,7 @@ struct RowBackward {
     visit_float(Op::name, k.in(0).dtype(), [&]<class T>() {
       const T *g = static_cast<const T*>(k.in(0).raw()), *y = static_cast<const T*>(k.in(1).raw());
       T* dx = static_cast<T*>(k.out().raw());
-      each_row(k.out().shape(), [&](int64_t at, int64_t n) { Op::row(g + at, y + at, dx + at, n); });
+      each_row(k.out().shape(), [&](int64_t at, int64_t n, int64_t next) { Op::row(g + at, y + at, dx + at, n, Fetch<T>{g + next}, Fetch<T>{y + next}); });
     });
   }
   static Cost cost(const Metas& in, const Attrs&) { return {10.0 * double(numel(in[0].shape)), 3.0 * double(in[0].nbytes())}; }
@@ -75,8 +75,8 @@ struct RowBackward {
 struct SoftmaxBackward : RowBackward<SoftmaxBackward> {
   static constexpr auto name = "softmax_backward";
   template <class T>
-  static void row(const T* g, const T* y, T* dx, int64_t n) {
-    kernels::softmax_backward_row<T, compute_t<T>>(g, y, dx, n);
+  static void row(const T* g, const T* y, T* dx, int64_t n, Fetch<T> next_g, Fetch<T> next_y) {
+    kernels::softmax_backward_row<T, compute_t<T>>(g, y, dx, n, next_g, next_y);
   }
 };
 REGISTER_OP(SoftmaxBackward);
@@ -84,11 +84,11 @@ REGISTER_OP(SoftmaxBackward);
 struct LogSoftmaxBackward : RowBackward<LogSoftmaxBackward> {
   static constexpr auto name = "log_softmax_backward";
   template <class T>
-  static void row(const T* g, const T* y, T* dx, int64_t n) {
+  static void row(const T* g, const T* y, T* dx, int64_t n, Fetch<T> next_g, Fetch<T> next_y) {
     if (std::all_of(y, y + n, [](T value) { return compute_t<T>(value) == compute_t<T>(-inf); }))
       std::fill_n(dx, n, T(0.f));
     else
-      kernels::log_softmax_backward_row<T, compute_t<T>>(g, y, dx, n);
+      kernels::log_softmax_backward_row<T, compute_t<T>>(g, y, dx, n, next_g, next_y);
   }
 };
 REGISTER_OP(LogSoftmaxBackward);
@@ -113,7 +113,7 @@ struct LogSumExpBackward {
       const T *g = static_cast<const T*>(k.in(0).raw()), *x = static_cast<const T*>(k.in(1).raw()),
               *y = static_cast<const T*>(k.in(2).raw());
       T* dx = static_cast<T*>(k.out().raw());
-      each_row(k.out().shape(), [&](int64_t at, int64_t n) {
+      each_row(k.out().shape(), [&](int64_t at, int64_t n, int64_t) {
         const C top = C(y[at / n]);
         if (top == C(-inf))
           std::fill_n(dx + at, n, T(0.f));
@@ -143,7 +143,7 @@ struct Softmax {
       using C = compute_t<T>;
       const T* x = static_cast<const T*>(k.in(0).raw());
       T* y = static_cast<T*>(k.out().raw());
-      each_row(k.out().shape(), [&](int64_t at, int64_t n) { kernels::softmax_row<T, C>(x + at, y + at, n); });
+      each_row(k.out().shape(), [&](int64_t at, int64_t n, int64_t next) { kernels::softmax_row<T, C>(x + at, y + at, n, Fetch<T>{x + next}); });
     });
   }
   static Saves saves(Need) { return Saves().output(0); }
@@ -167,8 +167,8 @@ struct LogSoftmax {
       using C = compute_t<T>;
       const T* x = static_cast<const T*>(k.in(0).raw());
       T* y = static_cast<T*>(k.out().raw());
-      each_row(k.out().shape(), [&](int64_t at, int64_t n) {
-        const auto [top, sum] = kernels::row_moments<T, C>(x + at, n);
+      each_row(k.out().shape(), [&](int64_t at, int64_t n, int64_t next) {
+        const auto [top, sum] = kernels::row_moments<T, C>(x + at, n, Fetch<T>{x + next});
         if (top == C(-inf))
           std::fill_n(y + at, n, static_cast<T>(top + sum));
         else
@@ -203,8 +203,8 @@ struct LogSumExp {
       T* y = static_cast<T*>(k.out().raw());
       const int64_t n = k.in(0).shape().back();
       if (n == 0) std::fill_n(y, k.out().numel(), T(float(-inf)));
-      each_row(k.in(0).shape(), [&](int64_t at, int64_t) {
-        const auto [top, sum] = kernels::row_moments<T, C>(x + at, n);
+      each_row(k.in(0).shape(), [&](int64_t at, int64_t, int64_t next) {
+        const auto [top, sum] = kernels::row_moments<T, C>(x + at, n, Fetch<T>{x + next});
         y[at / n] = static_cast<T>(top == C(-inf) ? top + sum : top + std::log(sum));
       });
     });

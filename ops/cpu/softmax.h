@@ -16,12 +16,14 @@ struct Moments {
 
 /// Σ e^(x − top), and e^(x − top) itself where y is given. What is below 1.2e-38 of the largest counts as 0.
 template <class T, class C>
-SPOOL_CLONES C exponentials(const T* __restrict x, int64_t n, C top) {
-  return lane_sum<C, 16>(0, n, [=](int64_t i) __attribute__((always_inline)) { return vexp_flushed(C(load(x[i])) - top); });
+SPOOL_CLONES C exponentials(const T* __restrict x, int64_t n, C top, Fetch<T> fetch = {}) {
+  return lane_sum<C, 16>(
+      0, n, [=](int64_t i) __attribute__((always_inline)) { return vexp_flushed(C(load(x[i])) - top); }, fetch);
 }
 template <class C>
-SPOOL_CLONES C exponentials(const C* __restrict x, C* __restrict y, int64_t n, C top) {
-  return lane_sum<C, 16>(0, n, [=](int64_t i) __attribute__((always_inline)) { return y[i] = vexp_flushed(x[i] - top); });
+SPOOL_CLONES C exponentials(const C* __restrict x, C* __restrict y, int64_t n, C top, Fetch<C> fetch) {
+  return lane_sum<C, 16>(
+      0, n, [=](int64_t i) __attribute__((always_inline)) { return y[i] = vexp_flushed(x[i] - top); }, fetch);
 }
 
 template <class T, class C>
@@ -30,9 +32,9 @@ SPOOL_CLONES C row_max(const T* __restrict x, int64_t n) {
 }
 
 template <class T, class C>
-Moments<C> row_moments(const T* x, int64_t n) {
+Moments<C> row_moments(const T* x, int64_t n, Fetch<T> fetch = {}) {
   const C top = row_max<T, C>(x, n);
-  if (top != -std::numeric_limits<C>::infinity()) return {top, exponentials<T, C>(x, n, top)};
+  if (top != -std::numeric_limits<C>::infinity()) return {top, exponentials<T, C>(x, n, top, fetch)};
   C nan = 0;
   for (int64_t i = 0; i < n; ++i) nan += load(x[i]) != load(x[i]) ? C(load(x[i])) : C(0);
   return {top, nan};
@@ -47,14 +49,14 @@ SPOOL_CLONES void scale_row(const T* x, T* y, int64_t n, C top, C scale) {
   }
 }
 template <class T, class C>
-void softmax_row(const T* x, T* y, int64_t n) {
+void softmax_row(const T* x, T* y, int64_t n, Fetch<T> fetch) {
   const C top = row_max<T, C>(x, n);
   if (top == -std::numeric_limits<C>::infinity()) return void(std::fill_n(y, n, static_cast<T>(row_moments<T, C>(x, n).sum)));
   C sum;
   if constexpr (std::is_same_v<T, C>)
-    sum = exponentials<C>(x, y, n, top);
+    sum = exponentials<C>(x, y, n, top, fetch);
   else
-    sum = exponentials<T, C>(x, n, top);
+    sum = exponentials<T, C>(x, n, top, fetch);
   scale_row<T, C>(x, y, n, top, C(1) / sum);
 }
 /// (x − top) − log_sum: the two are subtracted apart, so that rows of large numbers keep their digits.
@@ -64,15 +66,15 @@ SPOOL_CLONES void log_softmax_row(const T* __restrict x, T* __restrict y, int64_
 }
 /// y·(g − Σ g·y)
 template <class T, class C>
-SPOOL_CLONES void softmax_backward_row(const T* __restrict g, const T* __restrict y, T* __restrict dx, int64_t n) {
+SPOOL_CLONES void softmax_backward_row(const T* __restrict g, const T* __restrict y, T* __restrict dx, int64_t n, Fetch<T> next_g, Fetch<T> next_y) {
   const C dot = lane_sum<C>(0, n, [=](int64_t i) __attribute__((always_inline)) { return C(load(g[i])) * C(load(y[i])); });
-  for (int64_t i = 0; i < n; ++i) dx[i] = store<T>(C(load(y[i])) * (C(load(g[i])) - dot));
+  each(n, [=](int64_t i) __attribute__((always_inline)) { dx[i] = store<T>(C(load(y[i])) * (C(load(g[i])) - dot)); }, next_g, next_y);
 }
 /// g − e^y·Σ g
 template <class T, class C>
-SPOOL_CLONES void log_softmax_backward_row(const T* __restrict g, const T* __restrict y, T* __restrict dx, int64_t n) {
+SPOOL_CLONES void log_softmax_backward_row(const T* __restrict g, const T* __restrict y, T* __restrict dx, int64_t n, Fetch<T> next_g, Fetch<T> next_y) {
   const C total = lane_sum<C>(0, n, [=](int64_t i) __attribute__((always_inline)) { return C(load(g[i])); });
-  for (int64_t i = 0; i < n; ++i) dx[i] = store<T>(C(load(g[i])) - vexp_flushed(C(load(y[i]))) * total);
+  each(n, [=](int64_t i) __attribute__((always_inline)) { dx[i] = store<T>(C(load(g[i])) - vexp_flushed(C(load(y[i]))) * total); }, next_g, next_y);
 }
 /// g·e^(x − y) for one g and one y.
 template <class T, class C>
