@@ -82,7 +82,7 @@ SPOOL_CLONES void scan_rows(const T* x, R* y, int64_t rows, int64_t length) {
   std::fill_n(&tile[0][0], rows_at_once * tile_columns, C(Op::identity));
   const auto step = [](V& running, V& element) __attribute__((always_inline)) {
     const V before = running;
-    running = Op::join(before, element);
+    Op::join_to(running, element);
     element = exclusive ? before : running;
   };
   for (int64_t done = 0; done < length; done += tile_columns) {
@@ -169,6 +169,10 @@ struct PrefixSum : Prefix<PrefixSum> {
   SPOOL_INLINE static C join(C a, C b) {
     return a + b;
   }
+  template <class V>
+  SPOOL_INLINE static void join_to(V& a, const V& b) {  ///< Of vectors: passing them by value is left to the machine's calling convention.
+    a += b;
+  }
   static Saves saves(Need) { return {}; }
   static Tensors vjp(Saved& s, const Attrs& attrs) {
     return {prefix_sum(s.grad(), attrs.axis, {.reverse = !attrs.options.reverse, .exclusive = attrs.options.exclusive})};
@@ -182,6 +186,10 @@ struct PrefixProd : Prefix<PrefixProd> {
   template <class C>
   SPOOL_INLINE static C join(C a, C b) {
     return a * b;
+  }
+  template <class V>
+  SPOOL_INLINE static void join_to(V& a, const V& b) {  ///< Of vectors: passing them by value is left to the machine's calling convention.
+    a *= b;
   }
   static Saves saves(Need) { return Saves().input(0); }
   /// dx[i] = Π_{j < i} x[j] · R[i] with R[i] = g[i] + x[i+1]·R[i+1]; of the exclusive product g[i+1] stands for g[i].
