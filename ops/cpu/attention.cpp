@@ -222,10 +222,8 @@ void backward(const AttentionGradient& x, const AttentionOptions& o, std::span<s
         multiply<C>(n, rows, z.value_dim, s.value, s.value_dim, 1, s.dot, w, s.dscore, w, false);
         if (visible_rows(cut, tile, o, at, n, first, last)) hide(s.score, n, active, w, first, last);
         score_gradient(s.score, s.dscore, n, active, w, lse, delta);
-        multiply<C>(n, z.value_dim, rows, s.score, w, 1, dout, s.value_dim, product, s.value_dim, false);
-        add_rows(product, n, s.value_dim, z.value_dim, dv + at * dv_row, dv_row);
-        multiply<C>(n, z.dim, rows, s.dscore, w, 1, s.q, s.dim, product, s.dim, false);
-        add_rows(product, n, s.dim, z.dim, dk + at * dk_row, dk_row);
+        add_product(n, z.value_dim, rows, s.score, w, dout, s.value_dim, product, dv + at * dv_row, dv_row);
+        add_product(n, z.dim, rows, s.dscore, w, s.q, s.dim, product, dk + at * dk_row, dk_row);
         multiply<C>(rows, z.dim, n, s.dscore, 1, w, s.key, s.dim, dq, s.dim, true);
       }
       store_rows<T, C>(x.dq, tile, dq, s.dim, nullptr, scale);

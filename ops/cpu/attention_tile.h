@@ -33,12 +33,18 @@ void multiply(int64_t rows, int64_t columns, int64_t k, const C* a, int64_t a_ro
   }
 }
 
+/// to[n, width] = rows [n, size] · scale, zero-padded. Rows lie a multiple of all heads apart, where no hardware foresees them.
 template <class T, class C>
-SPOOL_CLONES void copy_row(const T* from, int64_t step, int64_t n, C* to, C scale) {
-  if (step == 1) {
-    for (int64_t i = 0; i < n; ++i) to[i] = load(from[i]) * scale;
-  } else {
-    for (int64_t i = 0; i < n; ++i) to[i] = load(from[i * step]) * scale;
+SPOOL_CLONES void copy_rows(const T* from, int64_t stride, int64_t step, int64_t n, int64_t size, C* to, int64_t width, C scale) {
+  constexpr int64_t ahead = 12, line = 64 / int64_t(sizeof(T));
+  for (int64_t j = 0; j < n; ++j, from += stride, to += width) {
+    if (step == 1) {
+      for (int64_t i = 0; i < size; i += line) __builtin_prefetch(from + ahead * stride + i);
+      for (int64_t i = 0; i < size; ++i) to[i] = load(from[i]) * scale;
+    } else {
+      for (int64_t i = 0; i < size; ++i) to[i] = load(from[i * step]) * scale;
+    }
+    for (int64_t i = size; i < width; ++i) to[i] = 0;
   }
 }
 
@@ -56,20 +62,14 @@ C at3(const Tensor& x, int64_t a, int64_t b, int64_t c) {
 /// Rows [n, dim] of a key head from row `at`, `width` elements apart, zero-padded.
 template <class T, class C>
 void load_keys(const Tensor& x, const QueryTile& tile, int64_t at, int64_t n, C* to, int64_t width) {
-  const int64_t dim = x.size(3);
-  for (int64_t j = 0; j < n; ++j) {
-    copy_row<T, C>(row_at<T>(x, tile.batch, at + j, tile.key_head), x.strides()[3], dim, to + j * width, C(1));
-    std::fill(to + j * width + dim, to + (j + 1) * width, C(0));
-  }
+  copy_rows<T, C>(row_at<T>(x, tile.batch, at, tile.key_head), x.strides()[1], x.strides()[3], n, x.size(3), to, width, C(1));
 }
 
 /// Rows [rows, dim] of a tile of queries, times scale, `width` elements apart, zero-padded.
 template <class T, class C>
 void load_rows(const Tensor& x, const QueryTile& tile, C* to, int64_t width, int64_t dim, C scale) {
-  for (int64_t r = 0; r < tile.rows(); ++r) {
-    copy_row<T, C>(row_at<T>(x, tile.batch, tile.query_of(r), tile.head_of(r)), x.strides()[3], dim, to + r * width, scale);
-    std::fill(to + r * width + dim, to + (r + 1) * width, C(0));
-  }
+  for (int64_t r = 0; r < tile.rows(); r += tile.count)
+    copy_rows<T, C>(row_at<T>(x, tile.batch, tile.first, tile.head_of(r)), x.strides()[1], x.strides()[3], tile.count, dim, to + r * width, width, scale);
 }
 
 /// The same transposed: [dim, width], columns beyond the tile 0.
@@ -188,6 +188,14 @@ template <class C>
 SPOOL_CLONES void add_rows(const C* rows, int64_t n, int64_t width, int64_t count, C* to, int64_t to_row) {
   for (int64_t j = 0; j < n; ++j)
     for (int64_t c = 0; c < count; ++c) to[j * to_row + c] += rows[j * width + c];
+}
+
+/// to[rows, columns] += a[rows, k]·b[k, columns]; by way of `space` where a row holds no whole strips. The same bits either way.
+template <class C>
+void add_product(int64_t rows, int64_t columns, int64_t k, const C* a, int64_t a_row, const C* b, int64_t b_row, C* space, C* to, int64_t to_row) {
+  if (columns == b_row) return multiply<C>(rows, columns, k, a, a_row, 1, b, b_row, to, to_row, true);
+  multiply<C>(rows, columns, k, a, a_row, 1, b, b_row, space, b_row, false);
+  add_rows(space, rows, b_row, columns, to, to_row);
 }
 
 }  // namespace spool::kernels::attention_tile
