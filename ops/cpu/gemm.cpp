@@ -77,7 +77,8 @@ struct Product {
           args.b_row = nr;
         }
         args.copy = b_copy;
-        const auto run = copying ? fn.copying : tile[rows];
+        const bool packed = block.a_packed && whole && rows == mr && args.b_row == nr;
+        const auto run = copying ? fn.copying : packed ? fn.whole : tile[rows];
         if (direct) {
           run(args, a_strip, b_strip, corner);
           continue;

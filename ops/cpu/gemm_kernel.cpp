@@ -21,8 +21,8 @@ SPOOL_INLINE const T* advance(const T* from, int64_t bytes) {
 /// Rows of a strip of B that are asked for before they are needed; read where it lies, each is somewhere else.
 constexpr int64_t rows_ahead = 16;
 
-/// `Step`: elements between the columns of a packed A, whose rows lie side by side; 0 when A is read where it lies.
-template <class T, int Lanes, int Rows, int Vectors, int Step, bool Copy>
+/// `Step`: elements between the columns of a packed A, whose rows lie side by side; 0 when A is read where it lies. `Packed`: so is B.
+template <class T, int Lanes, int Rows, int Vectors, int Step, bool Copy, bool Packed = false>
 SPOOL_INLINE void tile_body(const TileArgs<T>& args, const T* a, const T* b, T* c) {
   using S = Simd<T, Lanes>;
   using V = typename S::Vector;
@@ -44,10 +44,23 @@ SPOOL_INLINE void tile_body(const TileArgs<T>& args, const T* a, const T* b, T* 
       if constexpr (Copy) S::store(copy + v * Lanes, bv[v]);
     }
     if constexpr (Copy) copy += Vectors * Lanes;
+    if constexpr (!Packed) {
 #pragma GCC unroll 2
-    for (int64_t line = 0; line < Vectors * Lanes * size; line += 64) __builtin_prefetch(advance(b, rows_ahead * b_row + line), 0, 2);
+      for (int64_t line = 0; line < Vectors * Lanes * size; line += 64) __builtin_prefetch(advance(b, rows_ahead * b_row + line), 0, 2);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
+#if SPOOL_HAS_ISA_LEVELS
+      // A product that broadcasts its operand itself is one instruction less to decode and one load more. A core that shares its decoders with
+      // another thread is held up by the first, so most rows do, as many as the loads allow. Only where the compiler fuses the rest too (`fuses`).
+      if constexpr (Packed && sizeof(T) == 4 && Lanes == 16) {
+        if (r >= 4) {
+#pragma GCC unroll 2
+          for (int v = 0; v < Vectors; ++v) asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum[r][v]) : "v"(bv[v]), "m"(*advance(a, r * a_row)));
+          continue;
+        }
+      }
+#endif
       const T x = *advance(a, r * a_row);
 #pragma GCC unroll 2
       for (int v = 0; v < Vectors; ++v) sum[r][v] += x * bv[v];
@@ -204,6 +217,10 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
   target void tile_##level(const TileArgs<T>& args, const T* a, const T* b, T* c) {                                   \
     tile_body<T, bytes / sizeof(T), Rows, Vectors, Step, Copy>(args, a, b, c);                                        \
   }                                                                                                                   \
+  template <class T, int Rows, int Step>                                                                              \
+  target void whole_##level(const TileArgs<T>& args, const T* a, const T* b, T* c) {                                  \
+    tile_body<T, bytes / sizeof(T), Rows, 2, Step, false, true>(args, a, b, c);                                       \
+  }                                                                                                                   \
   template <class T>                                                                                                  \
   target void turn_##level(int64_t rows, int64_t columns, const T* tile, int64_t width, T* c, int64_t c_row, bool add) { \
     turn_body(rows, columns, tile, width, c, c_row, add);                                                             \
@@ -232,6 +249,7 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
     }                                                                                                                 \
     (std::make_integer_sequence<int, mr>{});                                                                          \
     set.copying = tile_##level<T, mr, 2, mr, true>;                                                                   \
+    set.whole = whole_##level<T, mr, mr>;                                                                             \
     set.turn = turn_##level<T>;                                                                                       \
     set.rows = rows_##level<T>;                                                                                       \
     set.finish = finish_##level<T>;                                                                                   \
@@ -253,11 +271,21 @@ SPOOL_GEMM_LEVEL(v4, SPOOL_V4, 64, 12)
 #endif
 #undef SPOOL_GEMM_LEVEL
 
+#if SPOOL_HAS_ISA_LEVELS
+/// Whether the compiler makes one operation of x · y + z: not when it optimizes little. All kernels must, or none.
+[[gnu::noipa]] SPOOL_V4 bool fuses(float x, float y, float z) { return x * y + z != 0; }
+#endif
+
 template <class T>
 Kernels<T> choose() {
 #if SPOOL_HAS_ISA_LEVELS
   __builtin_cpu_init();
-  if (runs_v4()) return make_v4<T>();
+  if (runs_v4()) {
+    Kernels<T> set = make_v4<T>();
+    constexpr float x = 1 + 0x1p-12f;
+    if (!fuses(x, x, -(1 + 0x1p-11f))) set.whole = set.tile[1][1][set.mr];  // x² = 1 + 2⁻¹¹ + 2⁻²⁴, whose last bit only fusing keeps
+    return set;
+  }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return make_v3<T>();
 #endif
   return make_base<T>();

@@ -52,6 +52,7 @@ struct Kernels {
 
   int mr, nr;
   Tile tile[2][2][max_mr + 1];  ///< [A is packed][columns > nr / 2][rows]: half a strip's width has tiles of its own.
+  Tile whole;  ///< A whole tile, [mr, nr], of a packed A and a packed B.
   Tile copying;                 ///< A whole tile, [mr, nr], of a packed A that also packs the strip of B on its way.
   /// C[columns, rows] (+)= tileᵀ for a tile [rows, columns] whose rows lie `width` apart.
   void (*turn)(int64_t rows, int64_t columns, const T* tile, int64_t width, T* c, int64_t c_row, bool add);
