@@ -185,12 +185,27 @@ struct Product {
     }
   }
 
+  /// A few rows times a B whose columns are contiguous, such as a layer's weights in decoding.
+  bool dots_columns() const { return shape.m <= few_rows && fn.dots[1] && a.kind == native && b.kind == native && b.row_stride == 1 && b.col_stride != 1; }
+  void dot_columns(int64_t i0, int64_t m, int64_t j0, int64_t n, int64_t batch, const GemmOutput<T>& c) const {
+    T* corner = c.data + batch * c.batch_stride + i0 * c.row_stride + j0;
+    for (int64_t k0 = 0; k0 < shape.k; k0 += panels.kc) {
+      const TileArgs<T> args{std::min(panels.kc, shape.k - k0), a.row_stride, a.col_stride, b.col_stride, c.row_stride, options.alpha, options.accumulate || k0 > 0};
+      const void* a_at = at(a, batch * a.batch_stride + i0 * a.row_stride + k0 * a.col_stride);
+      const void* b_at = at(b, batch * b.batch_stride + k0 + j0 * b.col_stride);
+      fn.dots[m](args, static_cast<const T*>(a_at), static_cast<const T*>(b_at), corner, n);
+    }
+    const Finish<T> finish = finish_at(batch, i0, j0);
+    if (!finish.idle()) fn.finish(m, n, corner, c.row_stride, finish);
+  }
+
   Finish<T> finish_at(int64_t batch, int64_t i, int64_t j) const {
     return moved({options.bias, options.activation, options.pre ? options.pre + batch * options.pre_batch_stride : nullptr, options.pre_row_stride}, i, j);
   }
 
   /// The tile [i0, i0 + m) × [j0, j0 + n) of one batch, from first block of k to last.
   void tile_of_c(const GemmOutput<T>& c, int64_t batch, int64_t i0, int64_t m, int64_t j0, int64_t n, std::byte* memory) const {
+    if (!turned && shape.k > 0 && dots_columns()) return dot_columns(i0, m, j0, n, batch, c);
     if (!turned && shape.k > 0 && streams_rows()) return stream_rows(i0, m, j0, n, batch, c);
     T* pack_a = reinterpret_cast<T*>(memory);
     T* pack_b = reinterpret_cast<T*>(memory + (turned ? 0 : panels.a_bytes));  // its A is read where it lies

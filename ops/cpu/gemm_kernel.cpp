@@ -138,6 +138,84 @@ SPOOL_INLINE void rows_body(int64_t rows, const TileArgs<T>& args, const T* a, c
   }
 }
 
+/// x, rounded: a product that is not fused with the sum it goes into.
+SPOOL_INLINE float apart(float x) {
+#if SPOOL_HAS_ISA_LEVELS
+  asm("" : "+x"(x));
+#endif
+  return x;
+}
+
+/// Four neighbouring columns of X[Lanes, …], whose rows are contiguous: out[i] holds column i.
+template <int Lanes>
+SPOOL_INLINE void four_columns(const float* x, int64_t stride, typename Simd<float, Lanes>::Vector (&out)[4]) {
+  using Q = typename Quad<float>::Vector;
+  typedef float Eight __attribute__((vector_size(32)));
+  Q q[Lanes / 4][4];
+#pragma GCC unroll 4
+  for (int g = 0; g < Lanes / 4; ++g) {
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) std::memcpy(&q[g][r], x + (4 * g + r) * stride, sizeof(Q));
+    transpose(q[g]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (Lanes == 4) out[i] = q[0][i];
+    if constexpr (Lanes >= 8) {
+      const Eight low = __builtin_shufflevector(q[0][i], q[1][i], 0, 1, 2, 3, 4, 5, 6, 7);
+      if constexpr (Lanes == 8) out[i] = low;
+      if constexpr (Lanes == 16) {
+        const Eight high = __builtin_shufflevector(q[2][i], q[3][i], 0, 1, 2, 3, 4, 5, 6, 7);
+        out[i] = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      }
+    }
+  }
+}
+
+template <int Lanes, int Rows>
+SPOOL_INLINE void dots_body(const TileArgs<float>& args, const float* a, const float* b, float* c, int64_t n) {
+  using S = Simd<float, Lanes>;
+  using V = typename S::Vector;
+  const int64_t k = args.k, b_column = args.b_row;
+  const auto keep = [&](int r, int64_t j, float sum) {
+    float* to = c + r * args.c_row + j;
+    if (args.alpha != 1) sum = apart(sum * args.alpha);
+    *to = args.add ? *to + sum : sum;
+  };
+  for (int64_t j = 0; j < n; j += Lanes) {
+    const float* from = b + j * b_column;
+    const int64_t columns = n - j < Lanes ? n - j : Lanes;
+    V sum[Rows] = {};
+    int64_t p = 0;
+    for (; columns == Lanes && p + 4 <= k; p += 4) {
+      if (p % 16 == 0) {
+        for (int l = 0; l < Lanes; ++l) __builtin_prefetch(from + (Lanes + l) * b_column + p);
+      }
+      V column[4];
+      four_columns<Lanes>(from + p, b_column, column);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) sum[r] += a[r * args.a_row + (p + i) * args.a_col] * column[i];
+      }
+    }
+    for (; p < k; ++p) {
+      float lane[Lanes] = {};
+      for (int64_t l = 0; l < columns; ++l) lane[l] = from[l * b_column + p];
+      V column;
+      std::memcpy(&column, lane, sizeof(V));
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) sum[r] += a[r * args.a_row + p * args.a_col] * column;
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      float lane[Lanes];
+      std::memcpy(lane, &sum[r], sizeof(V));
+      for (int64_t l = 0; l < columns; ++l) keep(r, j + l, lane[l]);
+    }
+  }
+}
+
 /// C[columns, rows] (+)= tileᵀ, for a tile [rows, columns] with rows `width` apart.
 template <class T>
 SPOOL_INLINE void turn_body(int64_t rows, int64_t columns, const T* tile, int64_t width, T* c, int64_t c_row, bool add) {
@@ -217,6 +295,10 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
   target void tile_##level(const TileArgs<T>& args, const T* a, const T* b, T* c) {                                   \
     tile_body<T, bytes / sizeof(T), Rows, Vectors, Step, Copy>(args, a, b, c);                                        \
   }                                                                                                                   \
+  template <int Rows>                                                                                                 \
+  target void dots_##level(const TileArgs<float>& args, const float* a, const float* b, float* c, int64_t n) {        \
+    dots_body<bytes / sizeof(float), Rows>(args, a, b, c, n);                                                         \
+  }                                                                                                                   \
   template <class T, int Rows, int Step>                                                                              \
   target void whole_##level(const TileArgs<T>& args, const T* a, const T* b, T* c) {                                  \
     tile_body<T, bytes / sizeof(T), Rows, 2, Step, false, true>(args, a, b, c);                                       \
@@ -256,6 +338,8 @@ SPOOL_INLINE void finish_body(int64_t rows, int64_t columns, T* c, int64_t c_row
     set.pack_a[native] = pack_##level<T, T, mr>;                                                                      \
     set.pack_b[native] = pack_##level<T, T, nr>;                                                                      \
     if constexpr (sizeof(T) == 4) {                                                                                   \
+      [&]<int... R>(std::integer_sequence<int, R...>) { ((set.dots[R + 1] = dots_##level<R + 1>), ...); }             \
+      (std::make_integer_sequence<int, few_rows>{});                                                                  \
       set.pack_a[from_bf16] = pack_##level<bfloat16, T, mr>;                                                          \
       set.pack_b[from_bf16] = pack_##level<bfloat16, T, nr>;                                                          \
       set.pack_a[from_f16] = pack_##level<float16, T, mr>;                                                            \

@@ -44,6 +44,9 @@ struct Finish {
   bool idle() const { return !bias && activation == Activation::none && !pre; }
 };
 
+inline constexpr int64_t few_rows = 8;
+inline constexpr int64_t few_rows_bytes = 16 * 1024;
+
 /// One level's functions.
 template <class T>
 struct Kernels {
@@ -59,13 +62,13 @@ struct Kernels {
   /// C[rows,n] (+)= alpha · A[rows,k] B[k,n] for few rows, rows × n × sizeof(T) ≤ few_rows_bytes: streams over whole rows of B, which may
   /// lie in memory, with the sums in the first-level cache. Same bits as the tiles.
   void (*rows)(int64_t rows, const TileArgs<T>&, const T* a, const T* b, T* c, int64_t n);
+  /// C[rows, n] (+)= alpha · A[rows, k] B[k, n] where each column of B is contiguous, `b_row` elements from the next; indexed by rows; for
+  /// float only. Reads B once, where it lies. Same bits as the tiles.
+  void (*dots[few_rows + 1])(const TileArgs<T>&, const T* a, const T* b, T* c, int64_t n);
   void (*finish)(int64_t rows, int64_t columns, T* c, int64_t c_row, const Finish<T>&);
   /// Cut [length, k] into strips of mr (for A) or nr (for B), each stored as [k][width] and zero-padded. Indexed by `source_kind`.
   Pack pack_a[3], pack_b[3];
 };
-
-inline constexpr int64_t few_rows = 8;
-inline constexpr int64_t few_rows_bytes = 16 * 1024;
 
 /// The best set that this machine runs; chosen once.
 template <class T>

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <stdexcept>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -246,11 +247,12 @@ TEST(Gemm, BitsDoNotDependOnTheThreads) {
 
 TEST(Gemm, BitsOfAnElementDependOnItsRowColumnAndK) {
   const RestoreThreads restore;
-  for (int64_t k : {17, 300, 385, 1000}) {
+  for (const auto& [k, order, alpha] : {std::tuple{17, 0, 1.f}, {300, 0, 0.7f}, {385, 0, 1.f}, {1000, 0, 1.f}, {17, 1, 0.7f}, {300, 1, 1.f}, {385, 1, 0.7f}, {1000, 1, 1.f}}) {
     const GemmShape s{160, 300, k};
-    const Matrix<float> a(1, s.m, k, 0), b(1, k, s.n, 0);
+    const Matrix<float> a(1, s.m, k, 0), b(1, k, s.n, order);
     const std::vector<float> bias(static_cast<size_t>(s.n), 0.0f);  // of zeros, so that leaving it out changes nothing
     GemmOptions<float> options;
+    options.alpha = alpha;
     options.bias = bias.data();
     options.activation = Activation::silu;
     Matrix<float> whole(1, s.m, s.n, 0);
@@ -264,10 +266,11 @@ TEST(Gemm, BitsOfAnElementDependOnItsRowColumnAndK) {
       Matrix<float> part(1, m, n, 0);
       GemmInput<float> rows = a.input(), columns = b.input();
       rows.data += i * a.row;
-      columns.data += j;
+      columns.data += j * b.col;
       gemm({m, n, k}, rows, columns, part.output(), options, scratch.span());
       for (int64_t r = 0; r < m; ++r) {
-        ASSERT_EQ(std::memcmp(part.data.data() + r * n, whole.data.data() + (i + r) * s.n + j, static_cast<size_t>(n) * sizeof(float)), 0);
+        ASSERT_EQ(std::memcmp(part.data.data() + r * n, whole.data.data() + (i + r) * s.n + j, static_cast<size_t>(n) * sizeof(float)), 0)
+            << m << " x " << n << " x " << k << ", order " << order << ", alpha " << alpha;
       }
     }
   }
