@@ -60,8 +60,9 @@ void visit_feature(Feature f, F&& call) {
 /// Rows of a head lie apart (heads · size elements), where no hardware foresees them: asked for this many rows early.
 inline constexpr int64_t rows_ahead = 8;
 template <class T>
-SPOOL_INLINE void ask_for(const T* row, int64_t size) {
-  for (int64_t i = 0; i < size; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(row + i);
+SPOOL_INLINE void ask_for(const T* from, int64_t offset, int64_t size) {
+  const uintptr_t row = reinterpret_cast<uintptr_t>(from) + static_cast<uintptr_t>(offset) * sizeof(T);  // may lie outside of the tensor: no pointer
+  for (uintptr_t i = 0; i < static_cast<uintptr_t>(size) * sizeof(T); i += 64) __builtin_prefetch(reinterpret_cast<const void*>(row + i));
 }
 
 /// Rows begin, begin + step, … of one head as `to`[n, width], widened, mapped, padded with zeros.
@@ -69,7 +70,7 @@ template <Feature F, class T, class S>
 SPOOL_CLONES void gather_rows(const T* from, int64_t row_stride, int64_t step, int64_t n, int64_t size, int64_t width, S* to) {
   for (int64_t t = 0; t < n; ++t) {
     if (step == 1) {
-      ask_for(from + (t + rows_ahead) * row_stride, size);
+      ask_for(from, (t + rows_ahead) * row_stride, size);
       for (int64_t i = 0; i < size; ++i) to[t * width + i] = feature<F>(static_cast<S>(static_cast<compute_t<T>>(from[t * row_stride + i])));
     } else {
       for (int64_t i = 0; i < size; ++i) to[t * width + i] = feature<F>(static_cast<S>(static_cast<compute_t<T>>(from[t * row_stride + i * step])));
@@ -89,8 +90,8 @@ SPOOL_CLONES void gather_cotangents(const T* dout, int64_t stride, int64_t step,
     S lane[8] = {};
     int64_t j = 0;
     if (step == 1 && out_step == 1) {
-      ask_for(g + rows_ahead * stride, size);
-      ask_for(y + rows_ahead * out_stride, size);
+      ask_for(g, rows_ahead * stride, size);
+      ask_for(y, rows_ahead * out_stride, size);
       for (; j + 8 <= size; j += 8)
         for (int l = 0; l < 8; ++l) {
           const S value = static_cast<S>(static_cast<compute_t<T>>(g[j + l]));
